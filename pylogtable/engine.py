@@ -9,6 +9,7 @@ Users of a topic need none of this. An engine does in many processes what a `Top
   runs them anywhere with a `Worker`, the driver commits.
 - `locate` finds positions (offsets, times, durations, ends) in each partition of a log.
 - `mirror` splits a copy to another store: the driver plans, tasks copy files, the driver commits.
+- `lag` measures how far a reader is behind that keeps its positions elsewhere.
 - `left_probe` and `diagnose_from_elsewhere` tell whether other processes see the same store.
 
 Everything that is sent between processes (`AppendPlan`, `Staged`, `ReadPart`, `PartReader`,
@@ -17,10 +18,9 @@ Everything that is sent between processes (`AppendPlan`, `Staged`, `ReadPart`, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from pylogtable import maintain as jobs
 from pylogtable.append.distributed_append import AppendPlan
 from pylogtable.append.join_plan import Join
 from pylogtable.append.join_staged import Joiner
@@ -31,15 +31,19 @@ from pylogtable.arguments import NOT_GIVEN, parse_storage_options
 from pylogtable.check.doctor import diagnose_from_elsewhere, left_probe
 from pylogtable.check.doctor_report import DoctorCheck
 from pylogtable.errors import LogTableError
+from pylogtable.groups.lag import measure_lag
+from pylogtable.groups.report import Lag
 from pylogtable.jobs.compaction import Compaction
 from pylogtable.jobs.erase import Erasure
 from pylogtable.jobs.job import Job, MaintainOptions
+from pylogtable.jobs.job import run_job as _run_job
 from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.retention import Retention
 from pylogtable.jobs.vacuum import Vacuum
 from pylogtable.jobs.work import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.limits import Limits
-from pylogtable.maintain import MaintainReport
+from pylogtable.maintain import MAINTENANCE_JOBS, MaintainReport
+from pylogtable.maintain import maintain as run_maintenance
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
 from pylogtable.mirror.options import MirrorOptions
 from pylogtable.mirror.report import MirrorReport
@@ -60,12 +64,13 @@ from pylogtable.read.position import (
 from pylogtable.segments.read_task import ReadTask
 from pylogtable.storage.credentials import module_of_provider, portable_options
 from pylogtable.store import Store
-from pylogtable.times import as_datetime, parse_time
+from pylogtable.times import as_datetime, parse_duration, parse_time
 from pylogtable.topic import Topic
 
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "MAINTENANCE_JOBS",
     "NOT_GIVEN",
     "AppendPlan",
     "Compaction",
@@ -77,6 +82,7 @@ __all__ = [
     "Job",
     "Join",
     "Joiner",
+    "Lag",
     "Merge",
     "PartReader",
     "Position",
@@ -100,12 +106,14 @@ __all__ = [
     "groups_by_topic",
     "in_threads",
     "joined",
+    "lag",
     "left_probe",
     "limits_of",
     "locate",
     "maintain",
     "mirror",
     "module_of_provider",
+    "parse_duration",
     "parse_position",
     "parse_storage_options",
     "parse_time",
@@ -139,7 +147,7 @@ def run_job(topic: Topic, job: Job[Report], run_units: RunUnits) -> Report:
 
     >>> run_job(topic, Compaction(force=True), lambda worker, units: map(worker, units))
     """
-    return job.run(topic._maintained, run_units)
+    return _run_job(job, topic._maintained, run_units)
 
 
 @operation
@@ -148,15 +156,17 @@ def maintain(
     run_units: RunUnits,
     *,
     vacuum: bool = True,
+    jobs: Sequence[str] | None = None,
     protect_groups: Sequence[str] | None = None,
     dry_run: bool = False,
     report_errors: bool = False,
 ) -> MaintainReport:
-    """Like `Topic.maintain`, with a `run_units` function as in `run_job`. With `report_errors`, a
+    """Like `Topic.maintain`, with a `run_units` function as in `run_job`, and only these `jobs` of
+    `MAINTENANCE_JOBS`. With `report_errors`, a
     job that fails ends the run but does not raise. The report then has the error and the reports of
     the jobs that ran before."""
-    options = MaintainOptions(vacuum, protect_groups, dry_run)
-    return jobs.maintain(topic._maintained, run_units, options, report_errors=report_errors)
+    options = MaintainOptions(vacuum, protect_groups, dry_run, jobs)
+    return run_maintenance(topic._maintained, run_units, options, report_errors=report_errors)
 
 
 @operation
@@ -166,6 +176,15 @@ def mirror(
     """Like `Topic.mirror`, with its options. `run_tasks(copier, tasks, done)` calls `copier(task)`
     for each task, in any process, and `done` with each result, in the order of the tasks."""
     return run_mirror(topic, to_store, MirrorOptions(**options), run_tasks)
+
+
+@operation
+def lag(topic: Topic, positions: Mapping[int, int]) -> dict[int, Lag]:
+    """How far a reader that keeps its positions elsewhere is behind the newest version of the
+    topic, in each partition of which it has one. It counts as `Group.lag` does."""
+    view = topic.at()
+    known = {number: at for number, at in positions.items() if number in view.end_offsets}
+    return measure_lag(topic._log.store, view, known, topic._log.runtime.clock())
 
 
 def limits_of(opened: Topic | Store) -> Limits:

@@ -121,12 +121,30 @@ class Limits:
     worth_bytes: int = 1 << 20
     #: or from this many such segments of the topic on: each keeps a commit from being removed.
     worth_segments: int = 256
+    #: A vacuum reads the commits of the versions that it keeps, unless there are more. Then it
+    #: keeps data files for 3.5 days longer instead [VAC-2].
+    vacuum_commits: int = 20_000
+    #: A merge that comes back every few seconds joins at least so many neighbours, and looks at so
+    #: many segments of a partition.
+    merge_least: int = 4
+    merge_looks_back: int = 1_000
     #: How often other jobs may replace what an erase is about to replace before it gives up.
     erase_rounds: int = 50
     #: The most entries of an Iceberg manifest. A manifest with less than half as many is small.
     manifest_entries: int = 2000
     #: With more small manifests than this, they are merged: opening the table stays cheap.
     small_manifests: int = 100
+    #: A file of a table that has at most this many bytes is kept in memory when it is written: its
+    #: footer is read next.
+    kept_file_bytes: int = 256 << 10
+    #: Snapshots of an Iceberg table that stay, besides the last one of each hour.
+    snapshots_kept: int = 500
+    #: Entries of a Delta table that stay, and how many are removed at a time. Both are multiples of
+    #: the interval of checkpoints.
+    table_entries_kept: int = 20_000
+    table_entries_removed: int = 1_000
+    #: What a process knows of a published table is looked at again after this time.
+    table_known_ms: int = 600_000
 
     # Mirrors.
     #: So much is brought by one commit of the first mirror. What was copied is then not lost if the

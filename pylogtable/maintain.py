@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pylogtable.errors import LogTableError
+from pylogtable.arguments import names_in
+from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.config import TopicConfig
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.compaction import Compaction
-from pylogtable.jobs.job import MaintainedTopic, MaintainOptions, RegularJob
+from pylogtable.jobs.group_expiry import GroupExpiry, GroupExpiryReport
+from pylogtable.jobs.job import MaintainedTopic, MaintainOptions, RegularJob, run_job
 from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.retention import Retention, RetentionReport
 from pylogtable.jobs.rewrite_job import RewriteReport
@@ -35,6 +38,7 @@ class MaintainReport:
     merge: RewriteReport | None = None
     publication: PublishReport | None = None
     vacuum: VacuumReport | None = None
+    group_expiry: GroupExpiryReport | None = None
     seconds: float = 0.0
     error: str | None = None
     dry_run: bool = False
@@ -42,7 +46,7 @@ class MaintainReport:
     @property
     def did_something(self) -> bool:
         """True if at least one job finished."""
-        return any((self.retention, self.compaction, self.merge, self.publication, self.vacuum))
+        return any(getattr(self, name) is not None for name in JOBS)
 
     def __str__(self) -> str:
         parts = ["nothing was changed"] if self.dry_run else []
@@ -56,6 +60,9 @@ class MaintainReport:
             parts += [f"published {table}" for table in self.publication.tables]
         if self.vacuum is not None:
             parts.append(f"vacuum {remove} {count_text(len(self.vacuum.files), 'file')}")
+        if self.group_expiry is not None and self.group_expiry.groups:
+            delete = "would delete" if self.dry_run else "deleted"
+            parts.append(f"{delete} {count_text(len(self.group_expiry.groups), 'group')}")
         if self.error is not None:
             return f"{self.topic}: {', '.join([*parts, f'FAILED: {self.error}'])}"
         return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
@@ -74,18 +81,35 @@ class MaintainReport:
 #: Makes a job from the topic's settings and the caller's options; None if they do not ask for it.
 MakeJob = Callable[[TopicConfig, MaintainOptions], RegularJob[Any] | None]
 
-#: The jobs, in the order they run. Retention comes first, since what is gone need not be compacted.
-#: Compaction leaves small segments, which merge joins. Published tables show the result. Vacuum
-#: removes what all of them replaced.
-JOBS: tuple[MakeJob, ...] = (
-    Retention.for_maintain,
-    Compaction.for_maintain,
-    Merge.for_maintain,
-    Publication.for_maintain,
-    Vacuum.for_maintain,
-)
+#: The jobs by name, in the order they run. Retention comes first, since what is gone need not be
+#: compacted. Compaction leaves small segments, which merge joins. Published tables show the result.
+#: Vacuum removes what all of them replaced.
+JOBS: dict[str, MakeJob] = {
+    Retention.name: Retention.for_maintain,
+    Compaction.name: Compaction.for_maintain,
+    Merge.name: Merge.for_maintain,
+    Publication.name: Publication.for_maintain,
+    Vacuum.name: Vacuum.for_maintain,
+    GroupExpiry.name: GroupExpiry.for_maintain,
+}
+MAINTENANCE_JOBS = tuple(JOBS)
 #: A copy that follows its source leaves these to the source [MIR-4].
-REMOVING: tuple[MakeJob, ...] = (Retention.for_maintain, Compaction.for_maintain)
+REMOVING = (Retention.name, Compaction.name)
+
+
+def check_jobs(jobs: Collection[str] | None, known: Sequence[str] = MAINTENANCE_JOBS) -> None:
+    """Raise if one of the names is not that of a job."""
+    for name in () if jobs is None else names_in("jobs", jobs):
+        if name not in known:
+            raise InvalidRequestError(f"there is no job {name!r}; the jobs are {', '.join(known)}")
+
+
+def job_for(name: str, snapshot: Snapshot, options: MaintainOptions) -> RegularJob[Any] | None:
+    """The job of this name, if the topic's settings and the caller ask for it."""
+    is_following = snapshot.mirror is not None and snapshot.mirror.is_following
+    if not options.wants(name) or (is_following and name in REMOVING):
+        return None
+    return JOBS[name](snapshot.config, options)
 
 
 def maintain(
@@ -100,6 +124,7 @@ def maintain(
     With `report_errors` a failed job ends the run without raising: the report has the error, and
     the reports of the jobs before it.
     """
+    check_jobs(options.jobs)
     began = topic.runtime.monotonic()
     reports: dict[str, Any] = {}
     error = None
@@ -107,15 +132,12 @@ def maintain(
         snapshot = topic.log.latest()
         # Raises for an unknown group before anything is changed.
         topic.unread_from(options.protect_groups, snapshot)
-        is_following = snapshot.mirror is not None and snapshot.mirror.is_following
-        for make_job in JOBS:
-            if is_following and make_job in REMOVING:
-                continue
-            if (job := make_job(snapshot.config, options)) is not None:
+        for name in JOBS:
+            if (job := job_for(name, snapshot, options)) is not None:
                 if options.dry_run:
                     reports[job.name], topic = job.preview(topic)
                 else:
-                    reports[job.name] = job.run(topic, run_units)
+                    reports[job.name] = run_job(job, topic, run_units)
     except LogTableError as raised:
         if not report_errors:
             raise

@@ -52,6 +52,9 @@ class Operation:
     def __init__(self, limit_seconds: float = math.inf) -> None:
         self.limit_seconds = limit_seconds
         self._silences: dict[Hashable, Silence] = {}
+        #: How many races were lost since the last commit that landed, and since when.
+        self.lost_races = 0
+        self.losing_since = 0.0
 
     def silence_of(self, store: Hashable) -> Silence:
         return self._silences.setdefault(store, Silence())

@@ -212,6 +212,7 @@ class Store:
         topics: Sequence[str] | None = None,
         *,
         vacuum: bool = True,
+        jobs: Sequence[str] | None = None,
         threads: int = 2,
         protect_groups: Sequence[str] = (),
         dry_run: bool = False,
@@ -220,14 +221,15 @@ class Store:
 
         If a topic fails, its report has the error, and the others are still maintained. Each topic
         protects the groups of `protect_groups` that it has. If a group is in none of the topics,
-        this raises before any work starts. With `dry_run`, nothing is changed, and the reports say
-        what would be done.
+        this raises before any work starts. `jobs` names the jobs to run, by the fields of the
+        report, such as "merge"; the default is all that the settings ask for. With `dry_run`,
+        nothing is changed, and the reports say what would be done.
         """
         names = self.topics() if topics is None else names_in("topics", topics)
         protected = self._protected(protect_groups, names)
         run_units = in_threads(threads)
         return [
-            self._maintain(name, run_units, MaintainOptions(vacuum, protected[name], dry_run))
+            self._maintain(name, run_units, MaintainOptions(vacuum, protected[name], dry_run, jobs))
             for name in names
         ]
 
@@ -274,7 +276,7 @@ class Store:
     def _load_all(self) -> dict[str, Snapshot | LogTableError]:
         """Every topic by name: its state, or the error if it cannot be loaded. Each topic is loaded
         once."""
-        folders = [name for name in self._store.list_folders() if _is_topic_name(name)]
+        folders = self._folders()
         with Threads(max(1, min(8, len(folders)))) as pool:
             loaded = list(pool.map(self._load, folders))
         return {
@@ -282,6 +284,10 @@ class Store:
             for name, found in zip(folders, loaded, strict=True)
             if isinstance(found, LogTableError) or (found is not None and found.topic is not None)
         }
+
+    def _folders(self) -> list[str]:
+        """The folders that may be topics, or may have been."""
+        return [name for name in self._store.list_folders() if _is_topic_name(name)]
 
     def _load(self, name: str) -> Snapshot | LogTableError | None:
         try:

@@ -32,6 +32,7 @@ from pylogtable.log.topic_log import open_log
 from pylogtable.operation import operations
 from pylogtable.publish.checks import check_published_tables
 from pylogtable.publish.publication import published_status
+from pylogtable.publish.tables import TopicTables
 from pylogtable.read.description import TopicDescription, describe
 from pylogtable.read.null_keys import null_keys_text
 from pylogtable.read.position import Bound
@@ -64,6 +65,7 @@ class Topic(TopicWrites, TopicJobs):
         self._store = store
         self._log = open_log(name, store, runtime)
         self._appender = Appender(name, self._log)
+        self._tables = TopicTables(name, store, runtime)
 
     def __reduce__(self) -> tuple[Any, tuple[str, ObjectStore, Runtime, str]]:
         return _reopen, (self.name, self._store, self._log.runtime, self._log.known.topic_id)

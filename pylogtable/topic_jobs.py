@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pylogtable.arguments import check_flags, check_number
 from pylogtable.jobs.compaction import Compaction
 from pylogtable.jobs.erase import EraseReport, Erasure
-from pylogtable.jobs.job import Job, MaintainedTopic, MaintainOptions
+from pylogtable.jobs.job import Job, MaintainedTopic, MaintainOptions, run_job
 from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.retention import Retention, RetentionReport
 from pylogtable.jobs.rewrite_job import RewriteReport
@@ -42,6 +42,7 @@ class TopicJobs:
     name: str
     _store: ObjectStore
     _log: TopicLog
+    _tables: TopicTables
 
     def compact(
         self,
@@ -213,8 +214,7 @@ class TopicJobs:
 
     @property
     def _maintained(self) -> MaintainedTopic:
-        tables = TopicTables(self.name, self._store, self._log.runtime)
-        return MaintainedTopic(self.name, self._log, tables)
+        return MaintainedTopic(self.name, self._log, self._tables)
 
     def _run(self, job: Job[Report], threads: int = 1) -> Report:
-        return job.run(self._maintained, in_threads(threads))
+        return run_job(job, self._maintained, in_threads(threads))

@@ -54,7 +54,11 @@ KNOWN_SKIPS = (
     r"no jars of Delta and Iceberg",
     r"no \S+: make test-clouds brings one",
     r"no environment for a (cluster|Connect client)",
+    r"no tools for the examples",
+    r"no systemd-analyze here",
+    r"no podman",
     r"no jars of a Kafka broker",
+    r"no Prometheus: make test-metrics runs one",
     r"no jars of Spark's Kafka connector",
     r"needs fork",  # Windows
     r"this pyarrow (writes no|tells no places of) Bloom filters",

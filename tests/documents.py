@@ -8,8 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("", "pylogtable", "pylogtable/cli", "pylogtable/publish", "pylogtable/kafka",
-           "pylogtable/mirror", "pylogtable/storage",
-           "spark_ext", "benchmarks", "format_spec", "format_spec/decisions")  # fmt: skip
+           "pylogtable/mirror", "pylogtable/metrics", "pylogtable/run", "pylogtable/storage",
+           "spark_ext", "benchmarks", "examples",
+           "format_spec", "format_spec/decisions")  # fmt: skip
 DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 
 _BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

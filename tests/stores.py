@@ -6,6 +6,7 @@ They see the keys as the outermost store names them, however deep `below` went.
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import io
 import os
@@ -76,6 +77,52 @@ class FarStore(MemoryStore):
     def write(self, key: str, data: bytes) -> None:
         self._replies.append(self._time())
         super().write(key, data)
+
+
+class _SortedDict(dict[str, tuple[bytes, int]]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_order: list[str] = []
+
+    def __setitem__(self, key: str, value: tuple[bytes, int]) -> None:
+        if key not in self:
+            bisect.insort(self.in_order, key)
+        super().__setitem__(key, value)
+
+    def pop(self, key: str, default: Any = None) -> Any:
+        if key in self:
+            del self.in_order[bisect.bisect_left(self.in_order, key)]
+        return super().pop(key, default)
+
+    def from_prefix(self, prefix: str) -> builtins.list[str]:
+        first = bisect.bisect_left(self.in_order, prefix)
+        return self.in_order[first : bisect.bisect_left(self.in_order, f"{prefix}\U0010ffff")]
+
+
+class LargeMemoryStore(MemoryStore):
+    """A store in memory for tens of thousands of objects: its listings do not look at all of
+    them."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        super().__init__(clock=clock)
+        self._space.objects = self._sorted = _SortedDict()
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        cut = len(self._prefix)
+        with self._space.lock:
+            keys = self._sorted.from_prefix(self._prefix + prefix)
+            found = [(key, self._sorted[key]) for key in keys]
+        return iter([ObjectInfo(key[cut:], len(data), ms) for key, (data, ms) in found])
+
+    def list_folders(self) -> builtins.list[str]:
+        assert not self._prefix
+        folders: builtins.list[str] = []
+        keys, at = self._sorted.in_order, 0
+        while at < len(keys):
+            folder = keys[at].split("/")[0]
+            folders += [folder] if folder != keys[at] else []
+            at = bisect.bisect_left(keys, f"{folder}0")  # the character after "/"
+        return folders
 
 
 class SerialPool:

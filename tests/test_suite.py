@@ -41,7 +41,7 @@ def test_list_of_known_skips_has_no_reason_that_no_test_gives() -> None:
     texts += [(TESTS / name).read_text() for name in ("spark/support.py", "storage/fuse_volume.py")]
     texts += [
         (TESTS / room / "conftest.py").read_text()
-        for room in ("cluster", "engines", "kafka", "clouds")
+        for room in ("cluster", "engines", "examples", "kafka", "clouds")
     ]
     unused = [reason for reason in KNOWN_SKIPS if not any(re.search(reason, t) for t in texts)]
     assert unused == []

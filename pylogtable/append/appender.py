@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pylogtable.append.committer import CheckState, Committer, accept
 from pylogtable.append.distributed_append import AppendPlan
@@ -16,8 +16,17 @@ from pylogtable.arguments import NOT_GIVEN
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.log.topic_log import TopicLog
+from pylogtable.tracing import span
 
-Result = TypeVar("Result")
+
+class Appended(Protocol):
+    """What has become of an append."""
+
+    @property
+    def version(self) -> int: ...
+
+
+Result = TypeVar("Result", bound=Appended)
 
 
 class _Altered(LogTableError):
@@ -73,6 +82,14 @@ class Appender:
         put of the commit shows whether there is one. If the topic turns out to be altered by then,
         `attempt` is called again, with the newest state [COMMIT-4].
         """
+        with span("append", topic=self.name, does="send") as note:
+            appended = self._repeated_if_altered(attempt, can_repeat)
+            note(version=appended.version)
+        return appended
+
+    def _repeated_if_altered(
+        self, attempt: Callable[[AppendPlan, CheckState], Result], can_repeat: bool
+    ) -> Result:
         known = self.log.recent if can_repeat else None
         if known is not None:
             shaped_by = known.info

@@ -35,6 +35,7 @@ from pylogtable.format.model import Change, CombinedAppend, Commit
 from pylogtable.format.offers import MAX_OFFER_BYTES, Fate, encode_offer, fate_of
 from pylogtable.format.paths import offer_name, seen_in
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.commit_events import log_lost_races, place_of
 from pylogtable.log.commit_loop import LONGEST_PAUSE_AFTER_LOST_RACE
 from pylogtable.log.topic_log import TopicLog
 
@@ -100,6 +101,7 @@ class Combiner:
             if own.offer is not None:  # whatever has happened to the topic, it may have landed
                 landed = self._wait(own, plan_own)
                 if landed is not None:
+                    log_lost_races(place_of(self._log.store.url), "append", self._runtime)
                     return landed
                 own = replace(own, offer=None)
             state = self._log.first_state()

@@ -43,7 +43,9 @@ from pylogtable.format.model import Change, Commit, MirroredTxn, StagedSegment, 
 from pylogtable.format.paths import seen_in
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.retention_plan import expired_on_arrival
+from pylogtable.log.commit_events import place_of
 from pylogtable.log.topic_log import TopicLog
+from pylogtable.tracing import span
 
 #: Called with the state that a commit is planned on. Raises if the data does not fit it.
 CheckState = Callable[[Snapshot], None]
@@ -129,6 +131,24 @@ class Committer:
         """Commit what other processes may have staged. With `keep_files`, only files that are
         written here for their rows are removed if that fails. With `alone`, no other writer may
         commit them."""
+        with span("append", topic=place_of(self.store.url)["topic"], does="send") as describe:
+            result = self._commit_all(
+                staged, txn, origin, expected_last, check, note, keep_files, alone
+            )
+            describe(version=result.version, records=result.records)
+        return result
+
+    def _commit_all(
+        self,
+        staged: Sequence[Staged],
+        txn: tuple[str, int] | None,
+        origin: str | None,
+        expected_last: ExpectedLast,
+        check: CheckState,
+        note: Any,
+        keep_files: bool,
+        alone: bool,
+    ) -> AppendResult:
         parts = _checked_staged(staged)
         given = [file for part in parts for file in part.files]
         unused = [] if keep_files else list(given)

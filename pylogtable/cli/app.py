@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 import click
 
 import pylogtable
 from pylogtable import LogTableError, StorageError
 from pylogtable.cli.command import CommandGroup
-from pylogtable.cli.messages import library_warnings, report_error, show_traceback
+from pylogtable.cli.messages import library_messages, report_error, show_traceback
 from pylogtable.cli.session import (
     BROKEN_PIPE,
     FAILED,
@@ -43,6 +44,7 @@ _COMMANDS = {
     "retain": "maintain:retain",
     "vacuum": "maintain:vacuum",
     "maintain": "maintain:maintain",
+    "run": "run:run",
     "publish": "publish:publish",
     "unpublish": "publish:unpublish",
     "delete-records": "delete_records:delete_records",
@@ -53,6 +55,7 @@ _COMMANDS = {
     "doctor": "check:doctor",
     "prove": "prove:prove",
     "report": "inspect:report",
+    "metrics": "metrics:metrics",
 }
 
 
@@ -106,7 +109,7 @@ def main(arguments: Sequence[str] | None = None, session: Session | None = None)
             session, "ClosedOutput", "standard output is closed; use > /dev/null to discard it"
         )
         return FAILED
-    with safe_terminals(), library_warnings(session):
+    with safe_terminals(), library_messages(session):
         return _run_and_flush(session, arguments)
 
 
@@ -126,6 +129,8 @@ def _run_and_flush(session: Session, arguments: Sequence[str] | None) -> int:
 def _run(session: Session, arguments: Sequence[str] | None) -> int:
     instruction = os.environ.get(COMPLETE_VARIABLE)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if ("--log-format", "json") in pairwise(given) or "--log-format=json" in given:
+        session.log_format = "json"  # a usage error comes before options are read
     try:
         if arguments is None and instruction:
             from click.shell_completion import shell_complete

@@ -8,7 +8,8 @@ import click
 
 from pylogtable.cli.command import Command, CommandGroup
 from pylogtable.cli.messages import Speed, progress
-from pylogtable.cli.options import POSITIVE, many, topic_argument
+from pylogtable.cli.metrics import metrics_served
+from pylogtable.cli.options import POSITIVE, many, metrics_options, topic_argument
 from pylogtable.cli.output import answer, print_copied_groups
 from pylogtable.cli.parse import parse_config, parse_settings, parse_time
 from pylogtable.cli.session import Session
@@ -89,6 +90,7 @@ def kafka() -> None:
     show_default=True,
     help="Commit after this many bytes of records.",
 )
+@metrics_options
 def import_(session: Session, /, **given: Any) -> None:
     """Import a topic of Kafka: every record keeps its partition, offset, timestamp and headers.
 
@@ -105,7 +107,17 @@ def import_(session: Session, /, **given: Any) -> None:
     topic = given.pop("topic")
     speed = Speed()
     shown = progress(f"importing {topic}", line_seconds=session.seconds_between_lines(given))
-    with noting_signals() as signals, shown as show_detail:
+    with (
+        noting_signals() as signals,
+        metrics_served(session, store, "import", given) as metrics,
+        shown as show_detail,
+    ):
+        count = metrics.progress_of("import", given["name"] or topic)
+
+        def tell(at: ImportProgress) -> None:
+            show_detail(_shown(at, speed.at(at.seconds, at.records)), at.seconds)
+            count(at)
+
         report = import_topic(
             store,
             topic,
@@ -113,9 +125,7 @@ def import_(session: Session, /, **given: Any) -> None:
             consumer_settings=properties,
             config=config,
             linger_ms=linger * 1000,
-            on_progress=lambda at: show_detail(
-                _shown(at, speed.at(at.seconds, at.records)), at.seconds
-            ),
+            on_progress=tell,
             stop=signals.has_come,
             **given,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pylogtable.cli.command import Command
-from pylogtable.cli.messages import asks_about_settings, confirm, progress, report_error
+from pylogtable.cli.messages import asks_about_settings, confirm, progress, report_error, tell
 from pylogtable.cli.options import (
     POSITIVE,
     dry_run_option,
@@ -23,11 +23,13 @@ from pylogtable.cli.options import (
 from pylogtable.cli.output import answer, print_json
 from pylogtable.cli.parse import parse_duration
 from pylogtable.cli.session import Session, topic_names
-from pylogtable.cli.streams import is_terminal, write_error
+from pylogtable.cli.streams import is_terminal
 from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
-    from pylogtable import MaintainReport
+    from collections.abc import Sequence
+
+    from pylogtable import MaintainReport, Store
 
 
 @click.command(
@@ -177,26 +179,47 @@ def maintain(
     For schedulers: it asks for confirmation on a terminal only. A topic that fails does not stop
     the others; the exit status is 1.
     """
+    from pylogtable.engine import MAINTENANCE_JOBS
+
+    maintain_topics(
+        session,
+        session.open_store(store),
+        topics,
+        jobs=[job for job in MAINTENANCE_JOBS if job != "vacuum" or not no_vacuum],
+        protect_groups=protect_groups,
+        dry_run=dry_run,
+        threads=threads,
+        yes=yes,
+    )
+
+
+def maintain_topics(
+    session: Session,
+    store: Store,
+    topics: Sequence[str] | None,
+    *,
+    jobs: Sequence[str],
+    protect_groups: Sequence[str],
+    dry_run: bool,
+    threads: int,
+    yes: bool,
+) -> None:
+    """Run these jobs on the topics, or on all, and print what they did."""
     from pylogtable import engine
 
-    opened = session.open_store(store)
-    names = list(dict.fromkeys(topics or topic_names(opened)))
-    protected = engine.protected_groups(opened, list(protect_groups), names)
+    names = list(dict.fromkeys(topics or topic_names(store)))
+    protected = engine.protected_groups(store, list(protect_groups), names)
     if not dry_run and asks_about_settings(yes):
-        jobs = "retention, compaction, merge and publication"
-        jobs = jobs if no_vacuum else f"{jobs.replace(' and', ',')} and vacuum"
-        what = f"apply {jobs} to {count_text(len(names), 'topic')} of {opened.url}"
+        *others, last = [job.replace("_", " ") for job in jobs]
+        named = f"{', '.join(others)} and {last}" if others else last
+        what = f"apply {named} to {count_text(len(names), 'topic')} of {store.url}"
         confirm(f"{what}, and remove records and files for good, as the settings say", yes)
     reports: list[MaintainReport] = []
     for number, name in enumerate(names, 1):
         if is_terminal(sys.stderr):
-            write_error(f"[{number}/{len(names)}] {name} …")
-        for report in opened.maintain(
-            [name],
-            vacuum=not no_vacuum,
-            threads=threads,
-            protect_groups=protected[name],
-            dry_run=dry_run,
+            tell(session, f"[{number}/{len(names)}] {name} …")
+        for report in store.maintain(
+            [name], jobs=jobs, threads=threads, protect_groups=protected[name], dry_run=dry_run
         ):
             reports.append(report)
             if report.error is not None:

@@ -1,7 +1,7 @@
 """Messages on standard error: errors, warnings, notes, progress, and questions.
 
 Each message is one line. With `--output json` errors and warnings are JSON objects, and notes are
-left out.
+left out. With `--log-format json` every line is an object, as those of the log are.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import click
 
 from pylogtable import LogTableError, StorageError, TopicNotFoundError
+from pylogtable.cli.log_lines import as_json, as_text, program_record
+from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.streams import is_terminal, obeying, visible, write_error
-
-if TYPE_CHECKING:
-    from pylogtable.cli.session import Session
-
 
 #: The speed that is shown is that of so many seconds.
 SPEED_SECONDS = 10.0
@@ -35,7 +33,10 @@ def report_error(session: Session, kind: str, message: str, **more: object) -> N
     """Print an error in one line and make the exit status non-zero."""
     session.has_failed = True
     line = " ".join(message.split())
-    if session.is_json:
+    if session.logs_json:
+        exception = traceback.format_exc() if session.verbose and sys.exc_info()[0] else None
+        tell(session, line, logging.ERROR, error=kind, exception=exception, **more)
+    elif session.is_json:
         write_error(json.dumps({"error": kind, "message": line, **more}, ensure_ascii=False))
     else:
         write_error(f"pylogtable: {line}")
@@ -43,7 +44,7 @@ def report_error(session: Session, kind: str, message: str, **more: object) -> N
 
 def show_traceback(session: Session) -> None:
     """With `--verbose`, print the traceback of the error that is being handled."""
-    if session.verbose:
+    if session.verbose and not session.logs_json:
         write_error(traceback.format_exc().rstrip())
 
 
@@ -75,41 +76,77 @@ def continue_on_error(
         report_error(session, type(error).__name__, message, topic=topic)
 
 
+def tell(session: Session, message: str, level: int = logging.INFO, **fields: object) -> None:
+    """Print a line, as it is or as a JSON object with these fields."""
+    record = program_record(level, message, **fields)
+    write_error(as_json(record) if session.logs_json else message)
+
+
 def note(session: Session, message: str) -> None:
     """Print a remark for people; programs that asked for JSON do not need it."""
     if not session.is_json:
-        write_error(message)
+        tell(session, message)
 
 
 def warn(session: Session, message: str) -> None:
     """Print a warning, also for programs that asked for JSON."""
-    write_error(json.dumps({"warning": message}) if session.is_json else f"pylogtable: {message}")
+    if session.logs_json:
+        tell(session, message, logging.WARNING)
+    else:
+        text = json.dumps({"warning": message}) if session.is_json else f"pylogtable: {message}"
+        write_error(text)
 
 
-class _AsWarning(logging.Handler):
+class _OfLibrary(logging.Handler):
+    """Prints what the library logs, and its warnings as warnings of the program."""
+
     def __init__(self, session: Session) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__()
         self._session = session
 
     def emit(self, record: logging.LogRecord) -> None:
-        warn(self._session, record.getMessage())
+        if self._session.logs_json:
+            write_error(as_json(record))
+        elif record.levelno >= logging.WARNING:
+            warn(self._session, record.getMessage())
+        else:
+            write_error(as_text(record))
+
+
+class _OfOthers(logging.Handler):
+    """What other libraries log goes where Python prints it, unless each line is to be JSON."""
+
+    def __init__(self, session: Session, usual: logging.Handler | None) -> None:
+        super().__init__(logging.WARNING)
+        self._session = session
+        self._usual = usual
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._session.logs_json:
+            write_error(as_json(record))
+        elif self._usual is not None:
+            self._usual.handle(record)
 
 
 @contextmanager
-def library_warnings(session: Session) -> Iterator[None]:
-    """Print what the library warns of, or logs as a warning, as warnings of the program."""
-    logger, handler = logging.getLogger("pylogtable"), _AsWarning(session)
+def library_messages(session: Session) -> Iterator[None]:
+    """Print what the library logs, and what it warns of as warnings of the program."""
+    logger, handler = logging.getLogger("pylogtable"), _OfLibrary(session)
+    level, usual = logger.level, logging.lastResort
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         warn(session, str(message))
 
     logger.addHandler(handler)
+    logging.lastResort = _OfOthers(session, usual)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show
             yield
     finally:
         logger.removeHandler(handler)
+        logger.setLevel(level)
+        logging.lastResort = usual
 
 
 def asks_about_settings(yes: bool) -> bool:
@@ -137,14 +174,14 @@ class ShowDetail(Protocol):
 
 
 class _Lines:
-    def __init__(self, action: str, seconds: float) -> None:
-        self._action, self._seconds = action, seconds
+    def __init__(self, session: Session, action: str, seconds: float) -> None:
+        self._session, self._action, self._seconds = session, action, seconds
         self._said, self._said_at = "", 0.0
 
     def __call__(self, detail: str, seconds: float = 0.0) -> None:
         if detail != self._said and seconds - self._said_at >= self._seconds:
             self._said, self._said_at = detail, seconds
-            write_error(f"{self._action} {detail}")
+            tell(self._session, f"{self._action} {detail}")
 
 
 @contextmanager
@@ -154,8 +191,9 @@ def progress(
     """Show a spinner on a terminal while something takes long. It yields a function that sets the
     detail shown after `action`. Without a terminal it prints a line, at most every `line_seconds`,
     if there is news."""
-    if not (show and is_terminal(sys.stderr)):
-        yield _Lines(action, line_seconds)
+    session = current_session(click.get_current_context())
+    if session.logs_json or not (show and is_terminal(sys.stderr)):
+        yield _Lines(session, action, line_seconds)
         return
     from rich.console import Console
     from rich.text import Text

@@ -14,7 +14,8 @@ from pylogtable import LogTableError
 from pylogtable.cli.check import comparison_json, print_comparison
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import ShowDetail, Speed, continue_on_error, progress, warn
-from pylogtable.cli.options import complete_topics, many
+from pylogtable.cli.metrics import Metrics, metrics_served
+from pylogtable.cli.options import complete_topics, many, metrics_options
 from pylogtable.cli.output import print_copied_groups, print_json
 from pylogtable.cli.parse import parse_config
 from pylogtable.cli.session import Session, topic_names
@@ -76,6 +77,7 @@ MOST_TOPICS = 10_000
     metavar="JSON",
     help="The same as --storage-options, for TO_STORE.  [default: those of --storage-options]",
 )
+@metrics_options
 def mirror(
     session: Session,
     /,
@@ -103,8 +105,11 @@ def mirror(
     if "/" not in to_store and not any("/" in topic for topic in sources):
         _check_is_no_topic(session.open_store(), to_store)
     target = session.open_other_store(to_store, to_storage_options, "--to-storage-options")
-    with noting_signals() as signals:
-        run = _Run(session, target, options, signals, check=check, has_new=all_topics)
+    with (
+        noting_signals() as signals,
+        metrics_served(session, target, "mirror", options) as metrics,
+    ):
+        run = _Run(session, target, options, signals, metrics, check=check, has_new=all_topics)
         for outcome in run.all(sources):
             outcome.show(session)
     if session.is_json:
@@ -168,6 +173,7 @@ class _Run:
     target: Store
     options: dict[str, Any]
     signals: Signals
+    metrics: Metrics
     check: bool
     has_new: bool
     outcomes: list[_Outcome] = field(default_factory=list)
@@ -245,9 +251,16 @@ class _Run:
 
     def _mirror(self, outcome: _Outcome, tell: Callable[[MirrorProgress], None]) -> None:
         source = self.session.open_topic(outcome.topic)
-        outcome.report = source.mirror(
-            self.target, on_progress=tell, stop=self.signals.has_come, **self.options
-        )
+        count = self.metrics.progress_of("mirror", self.options["name"] or source.name)
+
+        def tell_and_count(at: MirrorProgress) -> None:
+            tell(at)
+            count(at)
+
+        with self.metrics.counting_errors():
+            outcome.report = source.mirror(
+                self.target, on_progress=tell_and_count, stop=self.signals.has_come, **self.options
+            )
         if self.check:
             copy = self.target.topic(outcome.report.topic)
             status = copy.describe().mirror

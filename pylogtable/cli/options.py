@@ -6,6 +6,7 @@ one, and say nothing about the others.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,6 +96,27 @@ protect_group_option = many(
 )
 
 
+def metrics_options(command: Function) -> Function:
+    """The options of a command that serves metrics while it works."""
+    port = click.option(
+        "--metrics-port",
+        type=WholeNumber(0, 65_535),
+        help="Serve metrics to Prometheus at this port; 0 is any free one. Needs pip install "
+        "'pylogtable[metrics]'.",
+    )
+    host = click.option(
+        "--metrics-host",
+        metavar="ADDRESS",
+        help="Serve them at this address only, such as 127.0.0.1.  [default: all of the machine]",
+    )
+    per_partition = click.option(
+        "--metrics-per-partition",
+        is_flag=True,
+        help="Serve those of each partition as well: so many time series for each topic.",
+    )
+    return port(host(per_partition(command)))
+
+
 def shared_options() -> list[click.Parameter]:
     """The options that every command has, before or after its name."""
     return [
@@ -118,6 +140,20 @@ def shared_options() -> list[click.Parameter]:
             help="text for people, json for programs.  [default: text]",
             expose_value=False,
             callback=_save_as("output"),
+        ),
+        click.Option(
+            ["--log-level"],
+            type=click.Choice(["debug", "info", "warning"]),
+            help="info for what is done, debug for each request too.  [default: warning]",
+            expose_value=False,
+            callback=_set_log_level,
+        ),
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(["text", "json"]),
+            help="json makes an object of each line on standard error.  [default: text]",
+            expose_value=False,
+            callback=_save_as("log_format"),
         ),
         click.Option(
             ["--verbose"],
@@ -144,6 +180,12 @@ def _save_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]
         setattr(session, name, value)
 
     return callback
+
+
+def _set_log_level(context: click.Context, option: click.Parameter, value: Any) -> None:
+    _save_as("log_level")(context, option, value)
+    if value is not None:
+        logging.getLogger("pylogtable").setLevel(value.upper())
 
 
 def refuse_repeated_options(command: click.Command, ctx: click.Context, args: list[str]) -> None:

@@ -31,6 +31,11 @@ def print_json(thing: object) -> None:
     print(json.dumps(thing, indent=2, default=_json_value, ensure_ascii=False))
 
 
+def print_json_line(thing: object) -> None:
+    """Print one JSON document in one line, at once: more may follow, for days."""
+    print(json.dumps(thing, default=_json_value, ensure_ascii=False), flush=True)
+
+
 def _json_value(thing: Any) -> Any:
     """Times as ISO 8601, bytes as base64, decimals as text."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):

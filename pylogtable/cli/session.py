@@ -49,6 +49,8 @@ class Session:
     storage_options: str | None = None
     output: str = "text"
     verbose: bool = False
+    log_level: str = "warning"
+    log_format: str = "text"
     has_failed: bool = False
     status_if_store_fails: int = FAILED
     #: How often a program that follows says how far it is, if nobody watches it on a terminal.
@@ -63,6 +65,11 @@ class Session:
     def is_json(self) -> bool:
         """True with `--output json`."""
         return self.output == "json"
+
+    @property
+    def logs_json(self) -> bool:
+        """True with `--log-format json`: then every line on standard error is a JSON object."""
+        return self.log_format == "json"
 
     def seconds_between_lines(self, options: Mapping[str, Any]) -> float:
         """How often a command with these options tells people how far it is."""

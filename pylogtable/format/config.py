@@ -23,9 +23,15 @@ DAY_MS = 86_400_000
 MANIFEST_RETENTION_MS = 7 * DAY_MS
 # A writer does not commit files, or plan on a state, older than this [COMMIT-8].
 STALE_AFTER_MS = MANIFEST_RETENTION_MS // 2
+#: A vacuum beside published tables keeps files so much longer. So these need not remember a file
+#: that they stopped to show soon after the topic did [PUB-7].
+TABLES_KEEP_MS = 3_600_000
 
 #: The table formats that a topic can be published in [PUB-1].
 PUBLISH_FORMATS = ("delta", "iceberg")
+
+#: What a published table shows: every record, or the newest of each key [PUB-9].
+RECORDS, LATEST = "records", "latest"
 
 _COMPRESSIONS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 
@@ -48,6 +54,9 @@ class TopicConfig:
     message_timestamp_type: str = "CreateTime"
     compression_type: str = "producer"
     publish_formats: frozenset[str] = frozenset()
+    publish_max_lag_ms: int = 2000
+    offsets_retention_minutes: int | None = None
+    publish_view: str = RECORDS
     inline_max_bytes: int = 16 << 10
     combined_appends: bool = True
 
@@ -85,6 +94,12 @@ def _int(low: int, high: int = FOREVER) -> Callable[[str, str], int]:
 def _limit(key: str, text: str) -> int | None:
     number = _int(-1)(key, text)
     return None if number == -1 else number
+
+
+def _age(key: str, text: str) -> int | None:
+    if _limit(key, text) == 0:
+        raise _bad(key, text, "must be at least 1, or -1 for never")
+    return _limit(key, text)
 
 
 def _ratio(key: str, text: str) -> float:
@@ -143,6 +158,9 @@ _PARSERS: dict[str, Callable[[str, str], object]] = {
     "message.timestamp.type": _one_of("CreateTime", "LogAppendTime"),
     "compression.type": _one_of(*_COMPRESSIONS),
     "publish.formats": _formats,
+    "publish.max.lag.ms": _int(1),
+    "offsets.retention.minutes": _age,
+    "publish.view": _one_of(RECORDS, LATEST),
     "inline.max.bytes": _int(0, MAX_ROWS_BYTES),
     "combined.appends": _flag,
 }

@@ -13,7 +13,7 @@ from pylogtable.format.group_model import GroupChange, GroupState
 from pylogtable.format.json_codec import check_writable
 from pylogtable.format.paths import check_group_name
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.groups.lag import measure_lag
+from pylogtable.groups.lag import measure_lag, positions_of
 from pylogtable.groups.membership_plan import remove
 from pylogtable.groups.positions_plan import (
     Move,
@@ -100,7 +100,8 @@ class Group:
         monitoring. Where the group has no position, everything in the log counts as unread, also if
         there is no such group. It does not change what later commits are checked against."""
         state = self._group_log.newest()
-        lags = measure_lag(self._log.store, self._pinned(), state, self._log.runtime.clock())
+        view, now_ms = self._pinned(), self._log.runtime.clock()
+        lags = measure_lag(self._log.store, view, positions_of(view, state), now_ms)
         return GroupLag(self.name, self.topic_name, lags)
 
     def describe(self) -> GroupDescription:
@@ -282,7 +283,7 @@ def describe_groups(
                 name,
                 view.name,
                 state,
-                measure_lag(log.store, view, state, now_ms),
+                measure_lag(log.store, view, positions_of(view, state), now_ms),
                 state.live_members(now_ms),
             )
         )

@@ -10,12 +10,14 @@ gets a field in `MaintainReport`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from pylogtable.arguments import check_flags, names_in
 from pylogtable.errors import InvalidRequestError
+from pylogtable.events import log_event
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot, apply
@@ -25,6 +27,9 @@ from pylogtable.log.group_objects import load_groups
 from pylogtable.log.topic_log import TopicLog, seal
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
+from pylogtable.tracing import span
+
+_logger = logging.getLogger(__name__)
 
 Report = TypeVar("Report", covariant=True)
 
@@ -32,10 +37,12 @@ Report = TypeVar("Report", covariant=True)
 @dataclass(frozen=True)
 class TableObjects:
     """What a vacuum has to know about published tables: the files that they show, and the objects
-    of their own that are not needed any more."""
+    of their own that are not needed any more. `keep_longer_ms` is how much longer it keeps files
+    that the topic has replaced: tables may have shown them for a while."""
 
     shown: frozenset[str]
     old: tuple[ObjectInfo, ...]
+    keep_longer_ms: int = 0
 
 
 class PublishedTables(Protocol):
@@ -104,14 +111,22 @@ class MaintainedTopic:
 @dataclass(frozen=True)
 class MaintainOptions:
     """What a caller of `maintain` chooses: whether files are removed, the consumer groups whose
-    unread records do not expire, and whether to do the work or only to say what would be done."""
+    unread records do not expire, and whether to do the work or only to say what would be done.
+    `jobs` has the names of the jobs to run; None is all. `again_and_again` says that the jobs come
+    back every few seconds, so work may wait until there is enough of it."""
 
     vacuum: bool = True
     protect_groups: Sequence[str] | None = None
     dry_run: bool = False
+    jobs: Collection[str] | None = None
+    again_and_again: bool = False
 
     def __post_init__(self) -> None:
         check_flags(vacuum=self.vacuum, dry_run=self.dry_run)
+
+    def wants(self, job: str) -> bool:
+        """Whether the caller wants the job of this name."""
+        return self.jobs is None or job in self.jobs
 
 
 class Job(Protocol[Report]):
@@ -126,6 +141,22 @@ class Job(Protocol[Report]):
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> Report:
         """Do the job. A job with much to read or write splits it into units for `run_units`."""
+
+
+def run_job(job: Job[Report], topic: MaintainedTopic, run_units: RunUnits) -> Report:
+    """Do a job. The log and spans tell of it."""
+    with span("job", topic=topic.name, job=job.name):
+        report = job.run(topic, run_units)
+    log_event(
+        _logger,
+        logging.DEBUG,
+        "%(job)s of topic %(topic)s: %(report)s",
+        job=job.name,
+        topic=topic.name,
+        store=topic.store.url.rpartition("/")[0],
+        report=report,
+    )
+    return report
 
 
 class RegularJob(Job[Report], Protocol[Report]):

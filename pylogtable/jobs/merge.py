@@ -8,7 +8,12 @@ from typing import ClassVar
 
 from pylogtable.format.config import TopicConfig
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
-from pylogtable.jobs.merge_plan import MergeUnit, plan_merge, plan_regular_merge
+from pylogtable.jobs.merge_plan import (
+    MergeUnit,
+    plan_continuous_merge,
+    plan_merge,
+    plan_regular_merge,
+)
 from pylogtable.jobs.replace_plan import Swap
 from pylogtable.jobs.rewrite import rewrite_segments
 from pylogtable.jobs.rewrite_job import RewriteJob
@@ -20,19 +25,23 @@ from pylogtable.storage.base import ObjectStore
 class Merge(RewriteJob[MergeUnit]):
     """Joins neighbouring small segments. Offsets do not change. A unit of work is a run of
     neighbours that becomes about one segment. If it `is_regular`, records in commits wait until
-    they are worth a file."""
+    they are worth a file. If it comes `again_and_again`, small segments wait until there are enough
+    of them, too: else the same records would be written with each call."""
 
     is_regular: bool = False
+    again_and_again: bool = False
 
     name: ClassVar[str] = "merge"
     operation: ClassVar[str] = "merge"
 
     @classmethod
     def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Merge:
-        return cls(is_regular=True)
+        return cls(is_regular=True, again_and_again=options.again_and_again)
 
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
         state = topic.newest()
+        if self.again_and_again:
+            return plan_continuous_merge(state)
         if self.is_regular:
             return plan_regular_merge(state)
         numbers = range(len(state.snapshot.partitions))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment
@@ -59,6 +59,67 @@ def plan_regular_merge(state: LogState) -> list[MergeUnit]:
             if few and sum(segment.size_bytes for segment in few) < state.limits.worth_bytes:
                 plans[number] = list(plan_merge(state, number, takes_inline=False))
     return [unit for plan in plans for unit in plan]
+
+
+def plan_continuous_merge(state: LogState) -> list[MergeUnit]:
+    """The units of all partitions, for a merge that comes back every few seconds.
+
+    Small segments wait until there are enough neighbours of about the same number of records. So a
+    record is written again a few times for each power of ten, however often this is called, and the
+    number of small segments stays bounded. Only the newest segments are looked at. Records in
+    commits wait until they are worth a file; those of a published topic get one by the publication.
+    """
+    snapshot, limits = state.snapshot, state.limits
+    numbers = range(len(snapshot.partitions))
+    newest = [_newest(state, number) for number in numbers]
+    units = [unit for number in numbers for unit in _plan_joins(state, number, newest[number])]
+    if not snapshot.config.publish_formats:
+        inline = [[segment for segment in few if segment.is_inline] for few in newest]
+        is_many = sum(map(len, inline)) >= limits.worth_segments
+        for number, few in enumerate(inline):
+            if few and (is_many or sum(s.size_bytes for s in few) >= limits.worth_bytes):
+                for is_inline, some in groupby(newest[number], lambda segment: segment.is_inline):
+                    units += plan_files(snapshot, list(some)) if is_inline else ()
+    return units
+
+
+def _newest(state: LogState, partition: int) -> list[Segment]:
+    """The newest segments of a partition, in offset order."""
+    backwards = state.segments_backwards(partition)
+    return list(islice(backwards, state.limits.merge_looks_back))[::-1]
+
+
+def _plan_joins(state: LogState, partition: int, newest: Sequence[Segment]) -> Iterator[MergeUnit]:
+    snapshot = state.snapshot
+    limit = snapshot.config.segment_bytes
+    log = snapshot.partitions[partition]
+
+    def kind(segment: Segment) -> tuple[bool, tuple[object, ...]]:
+        is_small = segment.size_bytes <= limit // 2 and not segment.is_inline
+        return is_small, _kind(segment, log.clean_end)
+
+    for (is_small, _), neighbours in groupby(newest, kind):
+        for run in _worth_joining(list(neighbours), state.limits.merge_least) if is_small else ():
+            for inputs in _pack(run, limit, log.log_start):
+                if len(inputs) > 1:
+                    yield MergeUnit(snapshot.info, log.log_start, inputs)
+
+
+def _worth_joining(neighbours: Sequence[Segment], least: int) -> list[list[Segment]]:
+    """Runs of at least so many neighbours, those with few records first. None of them has more
+    records than the others together: it would be written again for little."""
+    sizes = [len(str(segment.records)) for segment in neighbours]
+    for size in sorted({*sizes}):
+        found = []
+        fitting = [one <= size for one in sizes]
+        for fits, numbers in groupby(range(len(sizes)), fitting.__getitem__):
+            run = [neighbours[at] for at in numbers]
+            records = [segment.records for segment in run]
+            if fits and len(run) >= least and 2 * max(records) <= sum(records):
+                found.append(run)
+        if found:
+            return found
+    return []
 
 
 def plan_files(snapshot: Snapshot, inline: Sequence[Segment]) -> Iterator[MergeUnit]:

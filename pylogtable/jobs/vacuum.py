@@ -11,7 +11,12 @@ from typing import ClassVar
 
 from pylogtable.arguments import check_flags
 from pylogtable.errors import CorruptTopicError, InvalidRequestError, StorageError
-from pylogtable.format.config import MANIFEST_RETENTION_MS, TopicConfig
+from pylogtable.format.config import (
+    FOREVER,
+    MANIFEST_RETENTION_MS,
+    STALE_AFTER_MS,
+    TopicConfig,
+)
 from pylogtable.format.model import Change
 from pylogtable.format.paths import MANIFEST_DIR, commit_path, object_of
 from pylogtable.format.snapshot import Snapshot
@@ -32,6 +37,9 @@ from pylogtable.operation import Threads
 from pylogtable.presentation import bytes_text, count_text
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
+
+#: How many commits are held in memory at a time.
+READ_COMMITS = 1_000
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,16 @@ def _vacuum(topic: MaintainedTopic, dry_run: bool, keep_ms: int) -> VacuumReport
     listing = [_listed(entry) for entry in listed]
     leftovers = [_listed(entry) for entry in store.leftovers()]
     old_ms = now_ms - MANIFEST_RETENTION_MS
-    needed, known = _needed(log, newest, now_ms - keep_ms, listing, old_ms)
     tables = topic.tables.objects(newest.topic_id, listed, now_ms - keep_ms, old_ms)
+    since_ms = now_ms - keep_ms - tables.keep_longer_ms
+    needed, known, files_before_ms = _needed(
+        log, newest, since_ms, listing, old_ms, is_short=keep_ms < MANIFEST_RETENTION_MS
+    )
     needed = replace(needed, segments=needed.segments | tables.shown)
+    planned = _plan(listing, needed, known, now_ms, keep_ms)
     garbage = replace(
-        _plan(listing, needed, known, now_ms, keep_ms),
+        planned,
+        segments=tuple(s for s in planned.segments if s.modified_ms < files_before_ms),
         tables=tuple(map(_listed, tables.old)),
         leftovers=tuple(entry for entry in leftovers if entry.modified_ms < old_ms),
     )
@@ -163,9 +176,16 @@ def _plan(
 
 
 def _needed(
-    log: TopicLog, newest: Snapshot, since_ms: int, listing: Sequence[Listed], old_before_ms: int
-) -> tuple[Needed, frozenset[str]]:
-    """What versions from `since_ms` on need, and every data file that a known commit added."""
+    log: TopicLog,
+    newest: Snapshot,
+    since_ms: int,
+    listing: Sequence[Listed],
+    old_before_ms: int,
+    *,
+    is_short: bool,
+) -> tuple[Needed, frozenset[str], int]:
+    """What versions from `since_ms` on need; every data file that a known commit added, if the
+    retention `is_short`; and the time from which on data files stay, needed or not."""
     manifest = log.manifest
     oldest = manifest.commits.version_at(since_ms, newest)
     if oldest is None:
@@ -180,14 +200,15 @@ def _needed(
         )
     segments = set(manifest.state(oldest_kept).entries()["path"].to_pylist())
     segments.update(manifest.state(newest).entries()["path"].to_pylist())
+    files_before_ms = FOREVER
+    if not is_short and newest.version - oldest > log.store.limits.vacuum_commits:
+        # A file that a commit since then has added is no older than this [COMMIT-8], so these many
+        # commits need not be read [VAC-2].
+        files_before_ms = since_ms - STALE_AFTER_MS
+    else:
+        segments |= _added_after(log, newest, oldest)
     known: set[str] = set()
-    for version in range(oldest + 1, newest.version + 1):
-        commit = manifest.commits.read(version)
-        if commit is None:
-            raise CorruptTopicError(commit_path(version), "VAC-2", "the commit is missing")
-        if commit.topic_id == newest.topic_id:  # the files of a void commit are not needed
-            segments.update(segment.path for segment in commit.add)
-    for commit in manifest.commits.backwards(newest):
+    for commit in manifest.commits.backwards(newest) if is_short else ():
         known.update(segment.path for segment in commit.add if not segment.is_inline)
     first = oldest_kept.root_version
     roots = staying_roots(listing, first, old_before_ms)
@@ -201,7 +222,24 @@ def _needed(
             txn_commits=frozenset(mark.commit_version for mark in newest.txns.values()),
         ),
         frozenset(known),
+        files_before_ms,
     )
+
+
+def _added_after(log: TopicLog, newest: Snapshot, oldest: int) -> set[str]:
+    """What the commits after a version have added."""
+    added: set[str] = set()
+    commits = log.manifest.commits
+    for start in range(oldest + 1, newest.version + 1, READ_COMMITS):
+        versions = range(start, min(start + READ_COMMITS, newest.version + 1))
+        found = commits.read_range(versions)
+        if found is None:
+            gone = next(v for v in versions if commits.read(v) is None)
+            raise CorruptTopicError(commit_path(gone), "VAC-2", "the commit is missing")
+        for commit in found:
+            if commit.topic_id == newest.topic_id:  # the files of a void commit are not needed
+                added.update(segment.path for segment in commit.add)
+    return added
 
 
 def _commit_with_root(log: TopicLog, garbage: Garbage) -> int:
@@ -223,13 +261,14 @@ def _remove(log: TopicLog, garbage: Garbage, kept_root: int | None) -> None:
     reader that begins at an older root needs commits and leaves that are garbage now."""
     store, hint = log.store, log.manifest.hinted_root()
     manifest_safe = hint is not None and kept_root is not None and hint >= kept_root
-    for entry in (*garbage.roots, *garbage.commits) if manifest_safe else ():
-        store.delete(entry.key)
-    unneeded = (*garbage.leaves, *garbage.segments) if manifest_safe else garbage.segments
-    for entry in (*garbage.tables, *garbage.offers):
-        store.delete(entry.key)
+    if manifest_safe:
+        for entry in (*garbage.roots, *garbage.commits[:1]):
+            store.delete(entry.key)
+        store.delete_many([entry.key for entry in garbage.commits[1:]])
+        store.delete_many([entry.key for entry in garbage.leaves])
+    for group in (garbage.tables, garbage.offers, garbage.segments):
+        store.delete_many([entry.key for entry in group])
     with Threads(max(1, store.concurrency)) as pool:
-        list(pool.map(store.delete, [entry.key for entry in unneeded]))
         list(pool.map(store.remove_leftover, [entry.key for entry in garbage.leftovers]))
 
 

@@ -99,19 +99,26 @@ class Worker:
 RunUnits = Callable[[Worker, Sequence[Any]], Iterable[Rewritten]]
 
 
-def in_threads(threads: int) -> RunUnits:
-    """Run units of work in this process, this many at a time."""
+def in_threads(threads: int, is_stopped: Callable[[], bool] = lambda: False) -> RunUnits:
+    """Run units of work in this process, this many at a time. Once `is_stopped()`, no further unit
+    is begun, and those that are done can be committed."""
     check_number("threads", threads, least=1)
 
     def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
+        def run(unit: Any) -> Rewritten | None:
+            return None if is_stopped() else worker(unit)
+
         with Threads(threads) as pool:
-            futures = [pool.submit(worker, unit) for unit in units]
+            futures = [pool.submit(run, unit) for unit in units]
             try:
-                return [future.result() for future in futures]
+                found = [future.result() for future in futures]
+                return [rewritten for rewritten in found if rewritten is not None]
             except BaseException:
                 for future in futures:
                     if not future.cancel() and future.exception() is None:
-                        future.result().discard(worker.store)
+                        rewritten = future.result()
+                        if rewritten is not None:
+                            rewritten.discard(worker.store)
                 raise
 
     return run_units

@@ -8,6 +8,7 @@ one.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from pylogtable.errors import (
     TopicExistsError,
     TopicNotFoundError,
 )
+from pylogtable.events import log_event
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.kafka.background import Aside
 from pylogtable.kafka.client import StoppedError, advised
@@ -42,15 +44,19 @@ from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class ImportProgress:
-    """How far an import is. `lag` has, by partition, how many offsets Kafka is ahead."""
+    """How far an import is. `size_bytes` is that of the records in memory. `lag` has, by partition,
+    how many offsets Kafka is ahead."""
 
     records: int
     commits: int
     seconds: float
     lag: dict[int, int]
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ class Import:
         self._kafka_id = source.topic_id()
         self._settings_left_out: dict[str, str] = {}
         self._groups = ImportedGroups()
-        self._records = self._commits = 0
+        self._records = self._size_bytes = self._commits = 0
         self._first: dict[int, int] = {}
 
     def run(self) -> ImportReport:
@@ -269,7 +275,7 @@ class Import:
     def _commit_next(self, encoders: Threads, shaper: Threads) -> None:
         """Read until there is enough for a commit, and commit it. Without a commit if nothing
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
-        options = self._options
+        options, began = self._options, self._now()
         size = 0
         lasts: dict[int, int] = {}
         plan = plan_append(self._topic, keep_offsets=True)
@@ -293,9 +299,12 @@ class Import:
             aside.wait()
             staged = stager.finish()
         if lasts:
-            self._commit(plan, staged, {**self._ends, **lasts})
+            self._commit(plan, staged, {**self._ends, **lasts}, size, began)
+            self._size_bytes += size
 
-    def _commit(self, plan: AppendPlan, staged: Staged, ends: dict[int, int]) -> None:
+    def _commit(
+        self, plan: AppendPlan, staged: Staged, ends: dict[int, int], size: int, began: float
+    ) -> None:
         txn = self._app_id, sum(ends.values())
         try:
             result = plan.commit([staged], txn=txn, origin=self._kafka_id, expected_ends=self._ends)
@@ -309,6 +318,17 @@ class Import:
         self._ends = ends
         self._records += result.records
         self._commits += 1
+        log_event(
+            _logger,
+            logging.INFO,
+            "an import brought %(records)s records to topic %(topic)s",
+            records=result.records,
+            store=self._store.url,
+            topic=self._name,
+            version=result.version,
+            bytes=size,
+            seconds=round(self._now() - began, 6),
+        )
 
     def _note(self, received: Received) -> None:
         """Note which ends were reached, and go on where Kafka has lost the position."""
@@ -367,4 +387,6 @@ class Import:
         ends = self._source.known_ends(range(self._partitions))
         lag = {number: max(0, end - self._reached[number]) for number, end in ends.items()}
         seconds = self._now() - began
-        self._options.on_progress(ImportProgress(self._records, self._commits, seconds, lag))
+        self._options.on_progress(
+            ImportProgress(self._records, self._commits, seconds, lag, self._size_bytes)
+        )

@@ -7,7 +7,7 @@ commit is one of another topic: it takes its version and has no other effect [CO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -58,10 +58,10 @@ class Commits:
         """Put an encoded commit if its version is still free."""
         return self._objects.create(version, data)
 
-    def cache_rows(self, commit: Commit, data: bytes) -> Commit:
-        """The same commit. If it has rows, its bytes are cached: who reads it often reads these."""
-        if commit.rows is not None:
-            recent_objects(self._store).keep(commit_path(commit.version), data, len(data))
+    def keep(self, commit: Commit, data: bytes) -> Commit:
+        """The same commit. Its bytes are kept in memory for a while: its rows are often read next,
+        and a publication reads what it has changed."""
+        recent_objects(self._store).keep(commit_path(commit.version), data, len(data))
         return commit
 
     def read_next(self, versions: range) -> list[Commit] | None:
@@ -72,7 +72,7 @@ class Commits:
         if any(data is not None for data in found[count:]):
             return None
         return [
-            self.cache_rows(decode_commit(data, version), data)
+            self.keep(decode_commit(data, version), data)
             for version, data in zip(versions, found, strict=True)
             if data is not None
         ]
@@ -84,6 +84,22 @@ class Commits:
             if data is None:
                 return None
             commits.append(decode_commit(data, version))
+        return commits
+
+    def read_up_to(self, newest: Snapshot, after: int) -> list[Commit] | None:
+        """The commits after a version that lead to this state, without void ones; None if one is
+        missing. Those that were read a moment ago are asked for only if the others do not fit to
+        them: then commits were lost, and other ones are in their place."""
+        versions = range(after + 1, newest.version + 1)
+        recent = recent_objects(self._store)
+        kept = {version: recent.find(commit_path(version)) for version in versions}
+        asked = [version for version in versions if kept[version] is None]
+        data = kept | dict(zip(asked, self._objects.read_many(asked), strict=True))
+        commits = _effective(data, newest)
+        if commits is None or (asked != [*versions] and not _lead_to(commits, newest)):
+            commits = _effective(
+                dict(zip(versions, self._objects.read_many(versions), strict=True)), newest
+            )
         return commits
 
     def waves(self, start: int, wave: CommitWave | int) -> Iterator[CommitWave]:
@@ -286,6 +302,22 @@ class Commits:
         for high in range(highest, lowest - 1, -step):
             versions = range(high, max(lowest - 1, high - step), -1)
             yield from zip(versions, self._objects.read_many(versions), strict=True)
+
+
+def _effective(data: Mapping[int, bytes | None], newest: Snapshot) -> list[Commit] | None:
+    """The commits in these bytes, by version, without void ones; None if one is missing."""
+    commits = []
+    for version, encoded in data.items():
+        if encoded is None:
+            return None
+        commits.append(decode_commit(encoded, version))
+    return [commit for commit in commits if commit.topic_id == newest.topic_id]
+
+
+def _lead_to(commits: Sequence[Commit], newest: Snapshot) -> bool:
+    """True if each of the commits follows the one before, and the last is that of the state."""
+    ids = [*(commit.parent for commit in commits[1:]), newest.commit_id]
+    return all(commit.commit_id == after for commit, after in zip(commits, ids, strict=True))
 
 
 def gap_at(version: int, later: int) -> CorruptTopicError:

@@ -23,6 +23,12 @@ from pylogtable.errors import CommitUnknownError, CorruptTopicError, LogTableErr
 from pylogtable.format.group_model import GroupChange, GroupOffer, GroupState
 from pylogtable.format.group_offer import name_of
 from pylogtable.format.json_codec import decode_group, decode_own, encode
+from pylogtable.log.commit_events import (
+    log_group,
+    log_lost_races,
+    note_lost_race,
+    place_of,
+)
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.group_objects import GroupObjects, GroupTip, Sight
 from pylogtable.log.offers_plan import has_landed, is_open, may_land, take, withdraw
@@ -207,16 +213,19 @@ class GroupLog:
             return None if winner is None else winner.commit_id
 
         unknown = CommitUnknownError(commit_id, number, self._group)
-        before_put_ms = self._store.last_reply_ms
+        before_put_ms, began = self._store.last_reply_ms, self.runtime.monotonic()
         is_ours = put_numbered(
             lambda: self._objects.create(number, data), read_commit_id, unknown, self.runtime
         )
         if not is_ours:
+            note_lost_race(began)
             return None
         if not self._is_next(tip, unknown):
             self._objects.discard(state)
             return None
         self._tip = after = GroupTip(state, state, before_put_ms)
+        log_group(tip.state, state, self._store.url, self._group)
+        log_lost_races(place_of(self._store.url), f"{state.operation} of a group", self.runtime)
         if number and number % self._store.limits.group_clean_every == 0:
             self._clean(number)
         return after

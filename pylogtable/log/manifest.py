@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import chain
 
 from pylogtable.errors import CorruptTopicError, StorageError
+from pylogtable.events import log_event
 from pylogtable.format.json_codec import decode_commit, decode_hint, encode
 from pylogtable.format.leaf import Leaf
 from pylogtable.format.log_state import LogState
@@ -31,6 +32,7 @@ from pylogtable.format.paths import (
 )
 from pylogtable.format.roots import to_root
 from pylogtable.format.snapshot import Snapshot, apply, is_void, replay
+from pylogtable.log.commit_events import place_of
 from pylogtable.log.commits import NOT_READ, Commits, CommitWave
 from pylogtable.log.root_plan import (
     cut_leaves,
@@ -301,7 +303,8 @@ class Manifest:
             for leaf in leaves:
                 checksums[leaf.id] = self.leaves.write(leaf)
             folded = replace(folded, leaf_checksums=checksums)
-            created = self._store.create(root_path(snapshot.version), encode(to_root(folded)))
+            data = encode(to_root(folded))
+            created = self._store.create(root_path(snapshot.version), data)
         except Exception as error:  # any error: the commit has already landed
             _logger.warning(
                 "no root at version %s of %s: %s", snapshot.version, self._store.url, error
@@ -312,6 +315,15 @@ class Manifest:
         if created is Created.EXISTS:
             return replace(snapshot, root_version=snapshot.version, tail_bytes=0)
         self.write_hint(snapshot.version)
+        log_event(
+            _logger,
+            logging.INFO,
+            "a root of topic %(topic)s was written at version %(version)s",
+            version=snapshot.version,
+            **place_of(self._store.url),
+            leaves=len(leaves),
+            bytes=len(data),
+        )
         return replace(folded, root_version=snapshot.version, tail_bytes=0)
 
     def _fold(
@@ -347,7 +359,7 @@ class Manifest:
                     if data is None:
                         beyond.extend(some.commits[index + 1 :])
                         return
-                    yield self.commits.cache_rows(decode_commit(data, version), data)
+                    yield self.commits.keep(decode_commit(data, version), data)
 
         newest = self._replay(base, found())
         if newest is None:

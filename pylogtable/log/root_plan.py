@@ -25,11 +25,14 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.limits import Limits
 
 
-def root_is_due(snapshot: Snapshot, commit: Commit, limits: Limits) -> bool:
+def root_is_due(
+    snapshot: Snapshot, commit: Commit, limits: Limits, *, may_wait: bool = False
+) -> bool:
     """True if the writer of `commit`, which led to this state, should write a root [ROOT-2]. One is
     also due if the commit ends the life of segments, and commits after the last root have rows:
-    vacuum can remove these commits only below a root [INL-6]."""
-    if snapshot.tail_bytes and (commit.replaced or commit.log_starts):
+    vacuum can remove these commits only below a root [INL-6]. That `may_wait` if the records stay:
+    whatever removes them writes a root."""
+    if snapshot.tail_bytes and not may_wait and (commit.replaced or commit.log_starts):
         return True
     since = snapshot.version - (snapshot.root_version or 0)
     on_time = snapshot.version % limits.root_interval == 0 and since >= limits.root_interval

@@ -30,6 +30,7 @@ from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot, apply
 from pylogtable.log.clock_skew import FRESH_MS, check_clock
+from pylogtable.log.commit_events import attempt_of
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.commits import gap_at
 from pylogtable.log.manifest import Manifest
@@ -95,13 +96,18 @@ class TopicLog:
         return self.manifest.state(self.latest())
 
     def change(
-        self, plan: Callable[[LogState], Change | Other], *, refresh: bool = True
+        self,
+        plan: Callable[[LogState], Change | Other],
+        *,
+        refresh: bool = True,
+        root_may_wait: bool = False,
     ) -> tuple[Snapshot, Commit | Other]:
         """Plan a change and commit it; returns the state after it and the commit. After a lost
         race it is planned again, so `plan` may be called several times.
 
         If `plan` raises, or returns something that is not a `Change`, nothing is committed. With
-        `refresh=False` the first plan is made on the known state, unless that is stale.
+        `refresh=False` the first plan is made on the known state, unless that is stale. With
+        `root_may_wait` no root is written just because the change replaces segments [INL-6].
         """
 
         def attempt(snapshot: Snapshot) -> tuple[Snapshot, Commit | Other] | None:
@@ -109,7 +115,7 @@ class TopicLog:
             decided = plan(self.manifest.state(snapshot))
             if not isinstance(decided, Change):
                 return snapshot, decided
-            return self.attempt(snapshot, decided, commit_id)
+            return self.attempt(snapshot, decided, commit_id, root_may_wait=root_may_wait)
 
         first = self.latest() if refresh else self.first_state()
         # After a lost race there is one newer commit at least.
@@ -122,7 +128,7 @@ class TopicLog:
         return self.latest() if is_stale else self._snapshot
 
     def attempt(
-        self, snapshot: Snapshot, change: Change, commit_id: str
+        self, snapshot: Snapshot, change: Change, commit_id: str, *, root_may_wait: bool = False
     ) -> tuple[Snapshot, Commit] | None:
         """Put a change that was planned on this state; returns the state after it and the commit.
         None after a lost race. Each attempt needs a new id: the last one may have left an object
@@ -139,7 +145,7 @@ class TopicLog:
         if landed is None:
             return None
         commit, after = landed
-        return self._committed(after, commit), commit
+        return self._committed(after, commit, root_may_wait), commit
 
     def _follow_winner(self, snapshot: Snapshot, winner: Commit) -> None:
         """The commit that has won the race was read. So the next state is known without another
@@ -171,9 +177,11 @@ class TopicLog:
         finally:
             self._is_rebasing = False
 
-    def _committed(self, snapshot: Snapshot, commit: Commit) -> Snapshot:
+    def _committed(self, snapshot: Snapshot, commit: Commit, root_may_wait: bool) -> Snapshot:
         """The state after our own commit. Writes a new root if one is due."""
-        if snapshot.topic is not None and root_is_due(snapshot, commit, self.store.limits):
+        limits = self.store.limits
+        is_due = root_is_due(snapshot, commit, limits, may_wait=root_may_wait)
+        if snapshot.topic is not None and is_due:
             snapshot = self._with_root(snapshot)
         return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
 
@@ -246,6 +254,22 @@ def attempt_commit(
     `snapshot` no longer stands [COMMIT-9]. The commit is decoded and replayed before it is put,
     because a broken commit could never be removed. After a lost race, `lost_to` is called with the
     commit that has won."""
+    with attempt_of(change, manifest.store.url, runtime) as attempt:
+        landed = _attempt_commit(manifest, runtime, snapshot, change, commit_id, topic_id, lost_to)
+        if landed is not None:
+            attempt.commit = landed[0]
+    return landed
+
+
+def _attempt_commit(
+    manifest: Manifest,
+    runtime: Runtime,
+    snapshot: Snapshot | None,
+    change: Change,
+    commit_id: str,
+    topic_id: str,
+    lost_to: Callable[[Commit], object] | None,
+) -> tuple[Commit, Snapshot] | None:
     if snapshot is not None:
         check_writable(snapshot.protocol)
         manifest.commits.check_gap(snapshot)
@@ -274,7 +298,7 @@ def attempt_commit(
         error.may_have_landed = not isinstance(error, NotSentError)
         raise
     if is_next:
-        return manifest.commits.cache_rows(commit, data), after
+        return manifest.commits.keep(commit, data), after
     if lost_to is not None and not is_ours and winner is not None:
         lost_to(winner)
     return None

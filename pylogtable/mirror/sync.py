@@ -21,9 +21,11 @@ from pylogtable.errors import (
     SegmentGoneError,
     StorageError,
 )
+from pylogtable.events import log_event
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit, Mirror
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.log.commit_events import place_of
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.mirror.copy_and_commit import StoppedError, Transfer
 from pylogtable.mirror.copying import (
@@ -252,7 +254,7 @@ class Mirroring:
     def _bring(self, source: Snapshot, arrivals: Arrivals, check: Check, *, is_news: bool) -> None:
         """Append what the copy does not have."""
         units, is_all = arrivals
-        began_ms = self._runtime.clock()
+        began, began_ms = self._runtime.monotonic(), self._runtime.clock()
         there: Mapping[str, ObjectInfo] = {}
         if units and self._may_have_files:
             there = files_there(self._copy.store, units)
@@ -270,7 +272,20 @@ class Mirroring:
             )
 
         self._transfer.commit(plan, copied, began_ms)
-        self._account.records += sum(segment.records for segment in segments)
+        records = sum(segment.records for segment in segments)
+        self._account.records += records
+        if segments:
+            log_event(
+                _logger,
+                logging.INFO,
+                "a mirror brought %(records)s records to topic %(topic)s",
+                records=records,
+                **place_of(self._copy.store.url),
+                source=self._source.store.url,
+                source_version=source.version,
+                bytes=sum(segment.size_bytes for segment in segments),
+                seconds=round(self._runtime.monotonic() - began, 6),
+            )
         if is_all:
             self._account.source_version = source.version
             self._known_commit = source.commit_id

@@ -28,6 +28,7 @@ def _check_table(subject: Subject, table: Table) -> Iterator[Problem]:
         if newest is None or newest.state.topic_id != topic_id:
             return
         files = table.files(newest)
+        hiding = table.hiding_objects(newest)
     except CorruptTopicError as error:
         if table.topic_id() in (None, topic_id):
             yield problem_of(error, error.path)
@@ -41,10 +42,10 @@ def _check_table(subject: Subject, table: Table) -> Iterator[Problem]:
         return
     except InvalidRequestError:
         return  # it is not ours, or pyiceberg is missing
-    for path in sorted(files.keys() - subject.sizes.keys()):
+    for path in sorted({*files, *hiding} - subject.sizes.keys()):
         if subject.store.size_of(path) is None:  # it may be newer than the listing
             detail = (
-                f"the {table.format} table shows the file in its entry {newest.number}, but it "
+                f"the {table.format} table needs the file for its entry {newest.number}, but it "
                 "is missing; unpublish the topic and publish it again"
             )
-            yield Problem("PUB-1", path, detail)
+            yield Problem("PUB-9" if path in hiding else "PUB-1", path, detail)

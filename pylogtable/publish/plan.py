@@ -11,8 +11,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import msgspec
+
+from pylogtable.format.config import TABLES_KEEP_MS
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Commit, Segment
+from pylogtable.format.model import Commit, Segment, TopicInfo
 from pylogtable.format.partition_state import LeafRun, PartitionState, tile_start
 from pylogtable.format.published_state import PublishedState
 from pylogtable.format.snapshot import Snapshot
@@ -78,10 +81,15 @@ class RemovedFile:
 
 @dataclass(frozen=True)
 class TableChange:
-    """The files that lead from one version in a table to another."""
+    """The files that lead from one version in a table to another. It `is_prompt` if the topic has
+    stopped to need the removed files a short time ago: then a vacuum keeps them anyway [PUB-7]."""
 
     added: tuple[AddedFile, ...] = ()
     removed: tuple[RemovedFile, ...] = ()
+    is_prompt: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
 
 
 def stands(state: PublishedState, newest: Snapshot, commits: Sequence[Commit]) -> bool:
@@ -94,11 +102,14 @@ def stands(state: PublishedState, newest: Snapshot, commits: Sequence[Commit]) -
 
 
 def before_appends(newest: Snapshot, version: int, commits: Sequence[Commit]) -> Snapshot | None:
-    """The state at `version`, if these commits lead from it to `newest` and have only appended;
-    otherwise None. So the usual publication need not load the state that it showed before."""
+    """The state at `version`, if these commits lead from it to `newest` and have only appended, or
+    sealed what they appended; otherwise None. So the usual publication need not load the state that
+    it showed before."""
     starts: dict[int, int] = {}
     for commit in commits:
-        if commit.replaced or commit.log_starts or commit.cleaned or commit.topic is not None:
+        if commit.log_starts or commit.cleaned or commit.topic is not None:
+            return None
+        if any(swap.start < starts.get(swap.partition, swap.end) for swap in commit.replaced):
             return None
         for segment in commit.add:
             known = starts.get(segment.partition, segment.base_offset)
@@ -118,6 +129,16 @@ def _cut(state: PartitionState, end: int) -> PartitionState:
     return replace(state, end=end, tiles=tuple(tiles))
 
 
+def same_columns(one: TopicInfo, other: TopicInfo) -> bool:
+    """True if tables of these topics have the same columns. Settings and the number of partitions
+    are not in a table."""
+    return _columns(one) == _columns(other)
+
+
+def _columns(topic: TopicInfo) -> TopicInfo:
+    return msgspec.structs.replace(topic, config={}, partitions=1)
+
+
 def versions_to_show(shown: Snapshot, commits: Sequence[Commit]) -> list[int]:
     """The versions that a table shows one after the other, up to the last of these commits, which
     follow the version that it shows now.
@@ -131,23 +152,23 @@ def versions_to_show(shown: Snapshot, commits: Sequence[Commit]) -> list[int]:
     ends = dict(known)
     has_new = has_vanished = False
     for commit in commits:
-        vanishes = _vanishes(commit)
+        has_gone = vanishes(commit)
         mixes = any(
             swap.start < known.get(swap.partition, 0) < swap.end for swap in commit.replaced
         )
-        if (has_new and (vanishes or mixes)) or (has_vanished and commit.ends):
+        if (has_new and (has_gone or mixes)) or (has_vanished and commit.ends):
             versions.append(commit.version - 1)
             known = dict(ends)
             has_new = has_vanished = False
         has_new = has_new or bool(commit.ends)
-        has_vanished = has_vanished or vanishes
+        has_vanished = has_vanished or has_gone
         ends.update(commit.ends)
     if commits:
         versions.append(commits[-1].version)
     return versions
 
 
-def _vanishes(commit: Commit) -> bool:
+def vanishes(commit: Commit) -> bool:
     """True if records that were there before the commit are gone after it."""
     if commit.log_starts:
         return True
@@ -252,10 +273,10 @@ def plan_copies(
 def _overlapping(state: LogState, span: Span) -> Iterator[Segment]:
     """The live segments of a span, and the one that the log start cuts if it is beside the span:
     what is below the log start is a span without segments."""
-    end = span.end
-    if end == state.snapshot.partitions[span.partition].log_start:
-        end += 1
-    return state.segments(span.partition, span.start, end)
+    is_below = span.end == state.snapshot.partitions[span.partition].log_start
+    for segment in state.segments(span.partition, span.start, span.end + is_below):
+        if segment.base_offset < span.end:
+            yield segment
 
 
 def plan_table_change(shown: Shown, wanted: Shown, spans: Sequence[Span]) -> TableChange:
@@ -265,18 +286,29 @@ def plan_table_change(shown: Shown, wanted: Shown, spans: Sequence[Span]) -> Tab
     Files that replace others with the same records are no change of data: a merge. Otherwise all
     files of a span are [PUB-3].
     """
-    added: list[AddedFile] = []
-    removed: list[RemovedFile] = []
-    for span in spans:
+    added: dict[str, AddedFile] = {}
+    removed: dict[str, RemovedFile] = {}
+    for span in spans:  # a file may be in two of them if the step joins old records and new ones
         reach = _reach(shown, wanted, span)
         old = {f.path: f for f in shown.files(reach)}
         new = {f.path: f for f in wanted.files(reach)}
         gone = [file for path, file in old.items() if path not in new]
         come = [file for path, file in new.items() if path not in old]
         is_data = _records(gone) != _records(come)
-        removed += [RemovedFile(_table_file(file), is_data) for file in gone]
-        added += [AddedFile(file, is_data) for file in come]
-    return TableChange(tuple(added), tuple(removed))
+        for file in gone:
+            removed.setdefault(file.path, RemovedFile(_table_file(file), is_data))
+        for file in come:
+            added.setdefault(file.path, AddedFile(file, is_data))
+    return TableChange(tuple(added.values()), tuple(removed.values()))
+
+
+def is_prompt(change: TableChange, commits: Iterable[Commit], copies: Copies, now_ms: int) -> bool:
+    """True if all removed files were live in the topic half an hour ago, as these commits say, and
+    not only in the table, as its `copies` may be. So there is half an hour to put the entry."""
+    times = [commit.committed_at_ms for commit in commits if commit.replaced or commit.log_starts]
+    own = {file.path for files in copies.values() for file in files}
+    is_timely = bool(times) and now_ms - min(times) < TABLES_KEEP_MS // 2
+    return is_timely and not any(gone.file.path in own for gone in change.removed)
 
 
 def plan_whole_table(there: Mapping[str, TableFile], wanted: Shown) -> TableChange:
@@ -321,6 +353,17 @@ def kept_copies(wanted: LogState, copies: Copies) -> dict[str, tuple[Segment, ..
         if are_live and not any(misleads(file, log_start) for file in files):
             kept[path] = files
     return kept
+
+
+def is_within(files: Sequence[Segment], spans: Sequence[Span]) -> bool:
+    """True if a copy stands for segments of one of these spans only."""
+    first, last = files[0], files[-1]
+    return any(
+        span.partition == first.partition
+        and span.start <= first.base_offset
+        and last.end_offset <= span.end
+        for span in spans
+    )
 
 
 def with_lost_copies(

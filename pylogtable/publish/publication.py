@@ -7,7 +7,6 @@ writers, jobs and publications do meanwhile [PUB-1].
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -21,40 +20,45 @@ from pylogtable.errors import (
     SegmentGoneError,
     StorageError,
 )
+from pylogtable.events import log_event
 from pylogtable.format.config import (
+    LATEST,
     PUBLISH_FORMATS,
     STALE_AFTER_MS,
     TopicConfig,
     known_formats,
 )
-from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Change, Commit, TopicInfo
+from pylogtable.format.model import Commit
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.compaction_plan import records_not_compacted
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
-from pylogtable.jobs.merge import Merge
-from pylogtable.jobs.replace_plan import plan_swap_commit, still_fits
-from pylogtable.jobs.work import Rewritten, RunUnits, Worker
+from pylogtable.jobs.merge_plan import MergeUnit
+from pylogtable.jobs.work import RunUnits
+from pylogtable.log.commit_events import place_of
+from pylogtable.publish.advance import Advance, find_advance
+from pylogtable.publish.latest_view import LatestView, Since, check_view, is_latest
+from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
 from pylogtable.publish.plan import (
+    Copies,
     Shown,
     TableChange,
-    before_appends,
-    changed_spans,
-    kept_copies,
+    is_prompt,
+    is_within,
     passing_files,
     plan_copies,
     plan_table_change,
     plan_whole_table,
     stands,
-    versions_to_show,
     whole,
-    with_lost_copies,
 )
 from pylogtable.publish.report import DueTable, PublishedTable, PublishReport
-from pylogtable.publish.table import Published, Table
-from pylogtable.publish.tables import check_installed, table_of
+from pylogtable.publish.sealing import Sealed, seal
+from pylogtable.publish.table import Published
+from pylogtable.publish.tables import OpenTable, check_installed, table_of, tables_of
 from pylogtable.read.description import PublishedStatus
 from pylogtable.read.plan import Span
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.threads import map_parallel
 
 _logger = logging.getLogger(__name__)
 
@@ -80,12 +84,10 @@ class Publication:
         snapshot = topic.log.latest()
         names = chosen_formats(self.formats, snapshot.config)
         check_installed(names)
-        if snapshot.config.is_compacted and self.warns_each_time:
+        check_view(topic.name, snapshot)
+        if shows_older_records(snapshot) and self.warns_each_time:
             warn_of_older_records(topic.name, snapshot.topic_id)
-        tables = tuple(
-            _Publisher(topic, run_units, table_of(name, topic.store, topic.runtime)).publish()
-            for name in names
-        )
+        tables = _publish_all(topic, run_units, names, snapshot)
         seconds = topic.runtime.monotonic() - began
         return PublishReport(topic=topic.name, tables=tables, seconds=seconds)
 
@@ -124,7 +126,11 @@ def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
     """Remove the tables of these formats, or of all. Returns how many objects were removed."""
     chosen = PUBLISH_FORMATS if formats is None else formats
     wanted = chosen_formats(chosen, topic.log.latest().config)
-    return sum(table_of(name, topic.store, topic.runtime).remove() for name in wanted)
+    with tables_of(topic).opened(wanted) as opened:
+        removed = sum(one.table.remove() for one in opened)
+        for one in opened:
+            one.published = one.shown = None
+    return removed
 
 
 def published_status(topic: MaintainedTopic, newest: Snapshot) -> tuple[PublishedStatus, ...]:
@@ -147,103 +153,162 @@ def _status(topic: MaintainedTopic, newest: Snapshot, format: str) -> PublishedS
         return None
     state = published.state
     offsets = sum(partition.end for partition in newest.partitions)
+    lag_records = max(0, offsets - state.offsets)
+    lag_ms = max(0, newest.committed_at_ms - state.committed_at_ms)
+    if lag_ms and not lag_records:
+        advance = find_advance(topic.log.manifest, published, newest)
+        lag_ms = 0 if advance is not None and advance.shows_nothing_new else lag_ms
     return PublishedStatus(
         format=format,
         version=state.version,
         table_version=published.number,
-        lag_records=max(0, offsets - state.offsets),
-        lag_ms=max(0, newest.committed_at_ms - state.committed_at_ms),
+        lag_records=lag_records,
+        lag_ms=lag_ms,
+        view=state.view,
     )
 
 
 class _Publisher:
     """One publication to one table."""
 
-    def __init__(self, topic: MaintainedTopic, run_units: RunUnits, table: Table) -> None:
+    def __init__(
+        self, topic: MaintainedTopic, run_units: RunUnits, files: ObjectStore, opened: OpenTable
+    ) -> None:
         self._topic = topic
         self._manifest = topic.log.manifest
         self._run_units = run_units
-        self._table = table
+        self._files = files
+        self._opened = opened
+        self._table = opened.table
         self._began_ms = topic.runtime.clock()
-        self._done = PublishedTable(format=table.format, version=0, table_version=0)
+        self._has_looked = False
+        self._copies_at: tuple[int, Copies] = -1, {}
+        self._done = PublishedTable(format=self._table.format, version=0, table_version=0)
 
-    def publish(self) -> PublishedTable:
-        """Show the newest version of the topic. What is committed meanwhile is for next time."""
-        target = self._topic.log.latest()
-        published = self._newest(target.topic_id)
-        if published is None and target.config.is_compacted:
+    def look(self, topic_id: str) -> None:
+        """Find out what the table shows. What the process knows is believed for a while: the put
+        of the next entry proves it, or fails [PUB-8]."""
+        age_ms = self._began_ms - self._opened.looked_ms
+        is_known = self._opened.published is not None
+        if not is_known or not 0 <= age_ms <= self._files.limits.table_known_ms:
+            self._newest(topic_id)
+
+    def copies_ahead(self, target: Snapshot) -> list[MergeUnit] | None:
+        """The sealed copies that the table needs to show the target; None if it does not get there
+        in one step."""
+        published = self._opened.published
+        if published is None:
+            return None
+        advance = find_advance(self._manifest, published, target, self._opened.shown)
+        if advance is None or len(advance.versions) > 1:
+            return None
+        step = advance.step(advance.shown, advance.target)
+        return list(plan_copies(step.wanted, step.spans))
+
+    def use(self, sealed: Sealed, units: Sequence[MergeUnit], version: int) -> None:
+        """Show these copies at this version, for the segments of those units."""
+        mine = {unit.inputs[0].path for unit in units}
+        made = {path: copies for path, copies in sealed.copies.items() if path in mine}
+        self._copies_at = version, made
+
+    def publish(self, target: Snapshot) -> PublishedTable:
+        """Show a version of the topic. What is committed meanwhile is for next time."""
+        published = self._opened.published
+        if published is None and shows_older_records(target):
             warn_of_older_records(self._topic.name, target.topic_id)
-        while published is None or not _shows(published, target):
+        while True:
             if published is not None and published.state.version > target.version:
                 target = self._topic.log.latest()
             try:
-                published = self._advance(published, target) or self._newest(target.topic_id)
+                landed = self._advance(published, target)
             except SegmentGoneError:
                 # Another job replaced a file after the target was loaded, and a vacuum removed it.
                 newer = self._topic.log.latest()
                 if newer.version == target.version:
                     raise
-                target, published = newer, self._newest(newer.topic_id)
+                target, landed = newer, None
+            if landed is not None and (self._done.steps or self._has_looked):
+                break
+            published = self._newest(target.topic_id)
         if not self._done.steps:
-            self._table.mend(published)
+            self._table.mend(landed)
         return replace(
             self._done,
-            version=published.state.version,
-            table_version=published.number,
+            version=max(landed.state.version, target.effective_version),
+            table_version=landed.number,
             records_not_compacted=(
-                records_not_compacted(target) if target.config.is_compacted else None
+                records_not_compacted(target) if shows_older_records(target) else None
             ),
+            rows_hidden=landed.state.hidden_rows if landed.state.view == LATEST else None,
         )
 
     def _newest(self, topic_id: str) -> Published | None:
         """What the table shows. A damaged table of another topic is removed: a deletion of that
         topic was interrupted."""
+        self._has_looked = True
         try:
-            return self._table.newest()
+            published = self._table.newest()
         except CorruptTopicError:
             if self._table.topic_id() in (None, topic_id):
                 raise
-        self._table.remove()
-        return None
+            self._table.remove()
+            published = None
+        self._know(published, None)
+        self._opened.looked_ms = self._topic.runtime.clock()
+        return published
+
+    def _know(self, published: Published | None, shown: Shown | None) -> None:
+        self._opened.published, self._opened.shown = published, shown
 
     def _advance(self, published: Published | None, target: Snapshot) -> Published | None:
-        """Show the target after the versions that a stream has to see before it. None if another
-        publication was faster."""
-        commits = None if published is None else self._commits(published, target)
-        if published is None or commits is None:
-            return self._show_all(published, target)
-        shown = self._shown(published, target, commits)
-        if shown is None:
+        """Show the target after the versions that a stream has to see before it. Returns the entry
+        that shows it; None if another publication was faster."""
+        if published is not None and _shows(published, target):
+            return published
+        if published is None:
+            return self._show_all(None, target)
+        advance = find_advance(self._manifest, published, target, self._opened.shown)
+        if advance is None:
             return self._show_all(published, target)
         try:
-            return self._show_steps(published, shown, target, commits)
+            return self._show_steps(published, advance)
         except SegmentGoneError:  # a version in between needs files that a vacuum has removed
-            return self._show_all(self._table.newest(), target)
+            return self._show_all(self._newest(target.topic_id), target)
 
-    def _show_steps(
-        self, published: Published, shown: Shown, target: Snapshot, commits: Sequence[Commit]
-    ) -> Published | None:
+    def _show_steps(self, published: Published, advance: Advance) -> Published | None:
         """Show one version after the other, so that streams see every record once [PUB-4]."""
-        versions = versions_to_show(shown.snapshot, commits)
+        target, shown = advance.target.snapshot, advance.shown
+        versions = advance.versions
         for version in versions:
             snapshot = target if version == versions[-1] else self._manifest.load_at(version)
             if snapshot is None:
                 return self._show_all(published, target)
-            between = [c for c in commits if shown.snapshot.version < c.version <= version]
-            spans = changed_spans(shown.snapshot, snapshot, between)
-            state = self._manifest.state(snapshot)
-            copies = kept_copies(state, shown.copies)
-            spans = with_lost_copies(snapshot, spans, shown.copies, copies)
+            step = advance.step(shown, self._manifest.state(snapshot))
             unsafe: set[str] = set()
-            if self._was_replaced_long_ago(version, commits):
-                unsafe = passing_files(shown, state, self._manifest.state(target), spans)
-            wanted = self._with_copies(Shown(state, copies), spans, unsafe)
-            change = plan_table_change(shown, wanted, spans)
-            landed = self._show(published, shown.snapshot.info, wanted, change)
+            if self._was_replaced_long_ago(version, advance.commits):
+                unsafe = passing_files(shown, step.wanted.state, advance.target, step.spans)
+            wanted = self._with_copies(step.wanted, step.spans, unsafe)
+            change = plan_table_change(shown, wanted, step.spans)
+            after = [c for c in advance.commits if c.version > published.state.version]
+            now_ms, copies = self._topic.runtime.clock(), published.state.copies
+            if not is_latest(published, snapshot):  # then a vacuum has to know old vectors
+                change = replace(change, is_prompt=is_prompt(change, after, copies, now_ms))
+            is_same = not change and advance.is_same_table(shown.snapshot, snapshot)
+            if is_same and not self._may_be_forgotten(published, advance.commits):
+                shown = wanted
+                continue
+            since = Since(shown, step.commits, step.spans)
+            landed = self._show(published, since, wanted, change)
             if landed is None:
                 return None
             published, shown = landed, wanted
         return published
+
+    def _may_be_forgotten(self, published: Published, commits: Sequence[Commit]) -> bool:
+        """True if the commits after an entry are so old that a vacuum may soon remove them. Then
+        the next publication could not tell what has changed since."""
+        after = [c.committed_at_ms for c in commits if c.version > published.state.version]
+        return bool(after) and self._began_ms - after[0] > STALE_AFTER_MS
 
     def _was_replaced_long_ago(self, version: int, commits: Sequence[Commit]) -> bool:
         """True if a vacuum need not keep this version until the table shows it [VAC-1]."""
@@ -267,7 +332,7 @@ class _Publisher:
     def _show(
         self,
         published: Published | None,
-        shown: TopicInfo | None,
+        since: Since | None,
         wanted: Shown,
         change: TableChange,
     ) -> Published | None:
@@ -275,8 +340,25 @@ class _Publisher:
             raise CommitConflictError(
                 "the publication took so long that vacuum may have removed its files; publish again"
             )
-        landed = self._table.show(self._topic.name, published, shown, wanted, change)
+        hidden = None
+        if is_latest(published, wanted.snapshot):
+            view = LatestView(self._files, self._table)
+            hidden = view.plan(published, since, wanted, change)
+        shown = None if since is None else since.shown.snapshot.info
+        landed = self._table.show(self._topic.name, published, shown, wanted, change, hidden)
         if landed is not None:
+            log_event(
+                _logger,
+                logging.INFO,
+                "the %(table)s table of topic %(topic)s shows version %(version)s",
+                table=self._table.format,
+                **place_of(self._topic.store.url),
+                version=landed.state.version,
+                table_version=landed.number,
+                files_added=len(change.added),
+                files_removed=len(change.removed),
+            )
+            self._know(landed, wanted)
             self._done = replace(
                 self._done,
                 steps=self._done.steps + 1,
@@ -285,79 +367,76 @@ class _Publisher:
             )
         return landed
 
-    def _commits(self, published: Published, target: Snapshot) -> list[Commit] | None:
-        """The commits that lead to the target, without void ones. None if one is gone, or if the
-        table shows something that the topic has not."""
-        if published.state.topic_id != target.topic_id:
-            return None
-        versions = range(published.state.version + 1, target.version + 1)
-        found = self._manifest.commits.read_range(versions)
-        if found is None:
-            return None
-        commits = [commit for commit in found if commit.topic_id == target.topic_id]
-        return commits if stands(published.state, target, commits) else None
-
-    def _shown(
-        self, published: Published, target: Snapshot, commits: Sequence[Commit]
-    ) -> Shown | None:
-        """What the table shows; None if that version is gone."""
-        version = published.state.version
-        snapshot = before_appends(target, version, commits) or self._manifest.load_at(version)
-        if snapshot is None or snapshot.topic_id != target.topic_id or snapshot.topic is None:
-            return None
-        return Shown(self._manifest.state(snapshot), published.state.copies)
-
     def _with_copies(
         self, wanted: Shown, spans: Sequence[Span], unsafe: Container[str] = ()
     ) -> Shown:
-        """The same with sealed copies where they are needed. The topic gets them as well, if their
-        segments are still live: then they are needed once [PUB-2]."""
+        """The same with sealed copies where they are needed."""
+        version, made = self._copies_at
+        if version == wanted.snapshot.version:
+            # Another publication may have shown some of their segments meanwhile, by its copies.
+            fitting = {path: files for path, files in made.items() if is_within(files, spans)}
+            wanted = Shown(wanted.state, {**wanted.copies, **fitting})
         units = list(plan_copies(wanted, spans, unsafe))
         if not units:
             return wanted
-        topic = self._topic
-        worker = Worker(topic.store, topic.runtime.new_id, Merge().rewrite)
-        results = list(self._run_units(worker, units))
-        for rewritten in results:
-            rewritten.check()
-        self._commit(results)
-        swaps = [swap for rewritten in results for swap in rewritten.swaps]
-        made = {swap.inputs[0].path: swap.outputs for swap in swaps}
-        sealed = self._done.segments_sealed + sum(len(swap.inputs) for swap in swaps)
-        self._done = replace(self._done, segments_sealed=sealed)
-        return Shown(wanted.state, {**wanted.copies, **made})
+        sealed = seal(self._topic, self._files, self._run_units, units)
+        self.count_sealed(sealed)
+        return Shown(wanted.state, {**wanted.copies, **sealed.copies})
 
-    def _commit(self, results: Sequence[Rewritten]) -> None:
-        swaps = [swap for rewritten in results for swap in rewritten.swaps]
+    def count_sealed(self, sealed: Sealed) -> None:
+        """Let the report say that these segments were sealed."""
+        total = self._done.segments_sealed + sealed.segments
+        self._done = replace(self._done, segments_sealed=total)
 
-        def plan(state: LogState) -> Change | None:
-            live = [swap for swap in swaps if still_fits(state, swap)]
-            return plan_swap_commit(state, Merge.operation, live) if live else None
 
-        self._topic.log.change(plan)
+def _publish_all(
+    topic: MaintainedTopic, run_units: RunUnits, names: Sequence[str], target: Snapshot
+) -> tuple[PublishedTable, ...]:
+    """Show a version in tables of these formats. The usual publication makes the sealed copies once
+    for all of them, before any shows the version; then they do not wait for each other."""
+    tables = tables_of(topic)
+    with tables.opened(names) as opened:
+        publishers = [_Publisher(topic, run_units, tables.files, table) for table in opened]
+        map_parallel(topic.store, lambda publisher: publisher.look(target.topic_id), publishers)
+        ready = _seal_ahead(topic, tables.files, run_units, target, publishers)
+        if ready is None:
+            return tuple(publisher.publish(topic.log.known) for publisher in publishers)
+        return tuple(map_parallel(topic.store, lambda one: one.publish(ready), publishers))
+
+
+def _seal_ahead(
+    topic: MaintainedTopic,
+    files: ObjectStore,
+    run_units: RunUnits,
+    target: Snapshot,
+    publishers: Sequence[_Publisher],
+) -> Snapshot | None:
+    """Make the sealed copies that tables need to show a version. Returns the version to show: the
+    one that has the copies in it, if that follows directly. None if a table does not get there in
+    one step, or if tables need other copies of the same segments."""
+    plans = [publisher.copies_ahead(target) for publisher in publishers]
+    found = [plan for plan in plans if plan is not None]
+    units = {tuple(s.path for s in unit.inputs): unit for plan in found for unit in plan}
+    inputs = [path for paths in units for path in paths]
+    if len(found) < len(plans) or len({*inputs}) < len(inputs):
+        return None
+    if not units:
+        return target
+    sealed = seal(topic, files, run_units, list(units.values()))
+    publishers[0].count_sealed(sealed)
+    # A copy without the records below the log start says of its commit that records vanish.
+    drops = any(unit.inputs[0].has_below(unit.log_start) for unit in units.values())
+    if sealed.after is not None and sealed.after.version == target.version + 1 and not drops:
+        return sealed.after
+    for publisher, plan in zip(publishers, found, strict=True):
+        publisher.use(sealed, plan, target.version)
+    return target
 
 
 def _shows(published: Published, target: Snapshot) -> bool:
     """True if the table shows this state of the topic, apart from void commits."""
     state = published.state
     is_there = target.effective_version <= state.version <= target.version
-    return state.topic_id == target.topic_id and is_there and stands(state, target, ())
-
-
-#: The topics that this process has warned of. Once is enough, however often it publishes.
-_warned: set[str] = set()
-
-
-def warn_of_older_records(name: str, topic_id: str) -> None:
-    """Warn, once for each topic in a process. This comes before the table is written, so that an
-    error made of it changes nothing."""
-    if topic_id in _warned:
-        return
-    warnings.warn(
-        f"topic {name!r} is compacted, but a published table shows all of its records: those that "
-        "the next compaction will remove, and tombstones. So a key may have several rows, and sums "
-        "and counts over the table may be too large. Query the newest record of each key instead: "
-        "the guide of published tables begins with the SQL for it",
-        stacklevel=6,
-    )
-    _warned.add(topic_id)
+    has_view = state.view == target.config.publish_view
+    is_same = state.topic_id == target.topic_id and has_view
+    return is_same and is_there and stands(state, target, ())

@@ -16,7 +16,10 @@ class PublishedTable:
 
     `records_not_compacted` counts the records that no compaction has looked at yet; None if the
     topic is not compacted. The table shows them all, so at most this many of its rows are not the
-    newest of their key in their partition."""
+    newest of their key in their partition.
+
+    `rows_hidden` counts the rows of its files that the table hides; None unless it is published
+    with `publish.view=latest`."""
 
     format: str
     version: int
@@ -26,6 +29,7 @@ class PublishedTable:
     files_removed: int = 0
     segments_sealed: int = 0
     records_not_compacted: int | None = None
+    rows_hidden: int | None = None
 
     def __str__(self) -> str:
         text = (
@@ -36,6 +40,8 @@ class PublishedTable:
         if self.records_not_compacted:
             records = count_text(self.records_not_compacted, "record")
             text += f", {records} not compacted (a key may have several rows)"
+        if self.rows_hidden is not None:
+            text += f", {count_text(self.rows_hidden, 'row')} hidden"
         return text
 
 

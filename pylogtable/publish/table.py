@@ -6,9 +6,9 @@ topic, complete, and says all that the next publication has to know [PUB-5].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -19,10 +19,13 @@ from pylogtable.errors import (
     StorageError,
     UnsupportedFormatError,
 )
+from pylogtable.format.config import LATEST
 from pylogtable.format.model import TopicInfo
-from pylogtable.format.published_state import PUBLISHED_FORMAT, PublishedState
+from pylogtable.format.published_state import HIDING_FORMAT, PublishedState
 from pylogtable.log.commit_loop import put_numbered
+from pylogtable.publish.hidden_rows import HiddenRows
 from pylogtable.publish.plan import Shown, TableChange, TableFile
+from pylogtable.publish.roaring import Numbers
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import Created, ObjectInfo
 
@@ -41,6 +44,8 @@ class Table(Protocol):
     format: ClassVar[str]
     #: Where its own objects are, in the topic's folder.
     folder: ClassVar[str]
+    #: All folders with its own objects.
+    folders: ClassVar[tuple[str, ...]]
 
     def newest(self) -> Published | None:
         """What the table shows now; None if there is no table. Raises if the table is not ours."""
@@ -52,6 +57,12 @@ class Table(Protocol):
     def files(self, published: Published) -> dict[str, TableFile]:
         """The files that the table shows, by path."""
 
+    def hidden_rows(self, published: Published, paths: Sequence[str]) -> Mapping[str, Numbers]:
+        """The rows that the table hides in these files of it; a file without any is left out."""
+
+    def hiding_objects(self, published: Published) -> set[str]:
+        """The objects of the table itself that say which rows are hidden [PUB-9]."""
+
     def show(
         self,
         name: str,
@@ -59,9 +70,11 @@ class Table(Protocol):
         shown: TopicInfo | None,
         wanted: Shown,
         change: TableChange,
+        hidden: HiddenRows | None = None,
     ) -> Published | None:
         """Show a version of the topic, after the entry `before`, whose columns are those of
-        `shown`. None if another publication was faster."""
+        `shown`. `hidden` is what changes about hidden rows, if the table hides some, or has hidden
+        some. None if another publication was faster."""
 
     def mend(self, published: Published) -> None:
         """Write again what readers need to find the newest entry, if it is lost [PUB-6]."""
@@ -107,13 +120,20 @@ def put_entry(
         ) from error
 
 
+def view_of(wanted: Shown, hidden: HiddenRows | None) -> dict[str, Any]:
+    """The fields of a state that say what is hidden; none if everything is shown [PUB-9]."""
+    if wanted.snapshot.config.publish_view != LATEST or hidden is None:
+        return {}
+    return {"format": HIDING_FORMAT, "view": LATEST, "hidden_rows": hidden.total}
+
+
 def state_in(value: object, path: str) -> PublishedState:
     """The state that an entry has [PUB-5]."""
     number = value.get("format") if isinstance(value, dict) else None
-    if isinstance(number, int) and number > PUBLISHED_FORMAT:
+    if isinstance(number, int) and number > HIDING_FORMAT:
         raise UnsupportedFormatError(
             f"{path}: the table was published in format {number}; this pylogtable knows "
-            f"{PUBLISHED_FORMAT}. Upgrade pylogtable."
+            f"{HIDING_FORMAT}. Upgrade pylogtable."
         )
     try:
         return msgspec.convert(value, PublishedState)

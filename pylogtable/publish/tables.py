@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
 from pylogtable.errors import CorruptTopicError, LogTableError
-from pylogtable.format.config import PUBLISH_FORMATS
-from pylogtable.jobs.job import TableObjects
+from pylogtable.format.config import PUBLISH_FORMATS, TABLES_KEEP_MS
+from pylogtable.jobs.job import MaintainedTopic, TableObjects
 from pylogtable.publish.delta.table import DeltaTable
 from pylogtable.publish.iceberg.manifests import need_pyiceberg
 from pylogtable.publish.iceberg.table import IcebergTable
-from pylogtable.publish.table import Table
+from pylogtable.publish.plan import Shown
+from pylogtable.publish.table import Published, Table
+from pylogtable.publish.written_files import WrittenFiles
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 
@@ -37,18 +41,48 @@ def table_of(name: str, store: ObjectStore, runtime: Runtime) -> Table:
 
 def tables_in(listing: Iterable[str], store: ObjectStore, runtime: Runtime) -> list[Table]:
     """The tables that have objects among the keys of a listing."""
-    folders = {key.partition("/")[0] for key in listing}
+    folders = {f"{key.partition('/')[0]}/" for key in listing}
     made = (make(store, runtime) for make in _TABLES.values())
-    return [table for table in made if table.folder.rstrip("/") in folders]
+    return [table for table in made if folders.intersection(table.folders)]
 
 
-@dataclass(frozen=True)
+@dataclass
+class OpenTable:
+    """A table, and what it shows: its newest entry, what that shows if it is known, and when a
+    listing or the like has last said so."""
+
+    table: Table
+    published: Published | None = None
+    shown: Shown | None = None
+    looked_ms: int = 0
+
+
 class TopicTables:
-    """The published tables of the topic at the root of `store`."""
+    """The published tables of the topic at the root of `store`. What a publication has learned of
+    a table is known to the next one. Threads may share it."""
 
-    name: str
-    store: ObjectStore
-    runtime: Runtime
+    def __init__(self, name: str, store: ObjectStore, runtime: Runtime) -> None:
+        self.name = name
+        self.store = store
+        self.runtime = runtime
+        #: Where publications write files, and read their footers.
+        self.files = WrittenFiles(store)
+        self._open: dict[str, OpenTable] = {}
+        self._lock = Lock()
+
+    @contextmanager
+    def opened(self, names: Sequence[str]) -> Iterator[list[OpenTable]]:
+        """The tables of these formats, for one publication. If it fails, or if another thread has
+        them meanwhile, the next one begins without knowing them."""
+        with self._lock:
+            found = [self._open.pop(name, None) for name in names]
+        tables = [
+            known or OpenTable(table_of(name, self.files, self.runtime))
+            for name, known in zip(names, found, strict=True)
+        ]
+        yield tables
+        with self._lock:
+            self._open.update(zip(names, tables, strict=True))
 
     def showing_before(self, topic_id: str, version: int) -> tuple[str, ...]:
         """The formats of the tables that show a version of the topic before this one. A table that
@@ -74,7 +108,8 @@ class TopicTables:
         versions before `old_before_ms` need [PUB-7]."""
         shown: set[str] = set()
         old: list[ObjectInfo] = []
-        for table in tables_in((entry.key for entry in listing), self.store, self.runtime):
+        tables = tables_in((entry.key for entry in listing), self.store, self.runtime)
+        for table in tables:
             try:
                 shown |= table.needed_files(since_ms)
             except CorruptTopicError:
@@ -82,4 +117,11 @@ class TopicTables:
                     raise
                 continue  # of a topic that was deleted: nobody can read it
             old += table.old_objects(listing, old_before_ms)
-        return TableObjects(frozenset(shown), tuple(old))
+        return TableObjects(frozenset(shown), tuple(old), TABLES_KEEP_MS if tables else 0)
+
+
+def tables_of(topic: MaintainedTopic) -> TopicTables:
+    """The tables of a topic that a job works on."""
+    if isinstance(topic.tables, TopicTables):
+        return topic.tables
+    return TopicTables(topic.name, topic.store, topic.runtime)

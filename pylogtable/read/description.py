@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from pylogtable.format.config import compacts, describe_config
+from pylogtable.format.config import RECORDS, compacts, describe_config
 from pylogtable.format.model import Mirror, Totals
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -31,19 +31,21 @@ from pylogtable.presentation import (
 class PublishedStatus:
     """How far a published table is behind the topic, in a `TopicDescription`. `lag_records` counts
     the offsets after those it shows. `lag_ms` is the time between the commit of the version that it
-    shows and the newest commit."""
+    shows and the newest commit. `view` is the setting `publish.view` that it was published with."""
 
     format: str
     version: int
     table_version: int
     lag_records: int
     lag_ms: int
+    view: str = RECORDS
 
     def __str__(self) -> str:
+        name = self.format if self.view == RECORDS else f"{self.format} ({self.view})"
         if not self.lag_records and self.lag_ms < 1000:
-            return f"{self.format}: version {self.version:,}, up to date"
+            return f"{name}: version {self.version:,}, up to date"
         return (
-            f"{self.format}: version {self.version:,}, {self.lag_records:,} records and "
+            f"{name}: version {self.version:,}, {self.lag_records:,} records and "
             f"{self.lag_ms / 1000:,.0f} s behind"
         )
 

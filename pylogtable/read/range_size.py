@@ -7,7 +7,8 @@ segments that the range cuts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from pylogtable.format.leaf import Leaf
@@ -82,23 +83,37 @@ _ENTRIES_AT_A_TIME = 256
 
 
 class RangeSize(NamedTuple):
-    """The size of a range of offsets, from `View.range_sizes`. `records` is exact. `bytes` is
-    estimated from the size of the segments."""
+    """The size of a range of offsets, from `View.range_sizes`. `records` is exact, unless an
+    estimate was asked for. `bytes` is estimated from the size of the segments."""
 
     records: int
     bytes: int
 
 
+#: The records of a segment in the offsets from a start up to an end.
+_Count = Callable[[Segment, int, int], int]
+
+
 def range_size(store: ObjectStore, state: LogState, span: Span) -> RangeSize:
     """The records and bytes that can be read in the span."""
+    return _range_size(state, span, partial(_count, store))
+
+
+def estimate_range_size(state: LogState, span: Span) -> RangeSize:
+    """The same, but no data file is read: the records of a segment with holes that the span cuts
+    are taken to be spread evenly."""
+    return _range_size(state, span, _estimate)
+
+
+def _range_size(state: LogState, span: Span, count_of: _Count) -> RangeSize:
     log = state.snapshot.partitions[span.partition]
-    is_dense = _is_dense(state, span.partition)
+    has_no_holes = is_dense(state, span.partition)
     records, size = 0, 0.0
     for tile, start, end in _tiles(log, span):
         if isinstance(tile, Segment):
-            count = _count(store, tile, start, end)
+            count = count_of(tile, start, end)
             size += tile.size_bytes * count / max(1, tile.records)
-        elif is_dense:
+        elif has_no_holes:
             count = end - start
             size += log.live.size_bytes * count / log.live.records
         else:
@@ -109,7 +124,7 @@ def range_size(store: ObjectStore, state: LogState, span: Span) -> RangeSize:
             count = totals.records
             size += totals.size_bytes
             for segment in cut:
-                part = _count(store, segment, max(start, segment.base_offset), end)
+                part = count_of(segment, max(start, segment.base_offset), end)
                 count += part
                 size += segment.size_bytes * part / max(1, segment.records)
         records += count
@@ -120,12 +135,12 @@ def offset_after_records(store: ObjectStore, state: LogState, span: Span, record
     """The offset after the first `records` records of the span; the end of the span if it has
     fewer."""
     log = state.snapshot.partitions[span.partition]
-    is_dense = _is_dense(state, span.partition)
+    has_no_holes = is_dense(state, span.partition)
     left = records
     if left <= 0:
         return span.start
     for tile, start, end in _tiles(log, span):
-        if isinstance(tile, LeafRun) and is_dense:
+        if isinstance(tile, LeafRun) and has_no_holes:
             if end - start >= left:
                 return start + left
             left -= end - start
@@ -180,7 +195,7 @@ def _tiles(log: PartitionState, span: Span) -> Iterator[tuple[Tile, int, int]]:
         yield tile, start, end
 
 
-def _is_dense(state: LogState, partition: int) -> bool:
+def is_dense(state: LogState, partition: int) -> bool:
     """True if no segment has holes. The totals include all of the first segment, even its records
     below the log start. Only if that cuts a run, a leaf has to tell where the first one begins."""
     log = state.snapshot.partitions[partition]
@@ -200,6 +215,11 @@ def _count(store: ObjectStore, segment: Segment, start: int, end: int) -> int:
     if start <= segment.base_offset:
         return segment.records - below
     return count_from(store, segment, start) - below
+
+
+def _estimate(segment: Segment, start: int, end: int) -> int:
+    offsets = min(end, segment.end_offset) - start
+    return segment.records * offsets // (segment.end_offset - segment.base_offset)
 
 
 def _split_rows(leaf: Leaf, rows: range, start: int, end: int) -> tuple[range, list[Segment]]:

@@ -28,6 +28,7 @@ from pylogtable.read.plan import Ranges, Span, choose_partitions, plan_spans, pl
 from pylogtable.read.position import Bound, locate, parse_bound
 from pylogtable.read.range_size import (
     RangeSize,
+    estimate_range_size,
     offset_after_bytes,
     offset_after_records,
     range_size,
@@ -41,6 +42,7 @@ from pylogtable.segments.segment_prefetch import tasks_ahead
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.threads import map_parallel
 from pylogtable.times import Moment, to_us
+from pylogtable.tracing import spanned
 
 
 class View:
@@ -183,7 +185,8 @@ class View:
                 for task, store in tasks_ahead(self._store, tasks, asked):
                     yield from read_task(store, task, asked)
 
-        return pa.RecordBatchReader.from_batches(asked.schema, batches())
+        told = spanned("read", batches(), topic=self.name, version=self.version, does="receive")
+        return pa.RecordBatchReader.from_batches(asked.schema, told)
 
     def latest(
         self,
@@ -250,11 +253,16 @@ class View:
                 total -= cut.records - count_from(self._store, cut, state.log_start)
         return total
 
-    def range_sizes(self, ranges: Ranges | None = None) -> dict[int, RangeSize]:
+    def range_sizes(
+        self, ranges: Ranges | None = None, *, exact: bool = True
+    ) -> dict[int, RangeSize]:
         """How many records and bytes these ranges `{partition: (start, end)}` have, or the whole
         log. Offsets without a record do not count. Use it to compute lag or to limit how
-        much is read at once."""
+        much is read at once. With `exact=False`, no data file is read, and the records of a
+        compacted segment that a range cuts are estimated."""
         spans = spans_of(self.snapshot, ranges)
+        if not exact:
+            return {span.partition: estimate_range_size(self.state, span) for span in spans}
         return {span.partition: range_size(self._store, self.state, span) for span in spans}
 
     def offset_after_records(

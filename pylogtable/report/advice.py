@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pylogtable.format.config import DAY_MS
+from pylogtable.format.config import DAY_MS, LATEST
 from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.presentation import bytes_text, count_text, duration_text, percent_text
 from pylogtable.report.health import GroupHealth, TopicHealth, UnreadableTopic
@@ -227,7 +227,8 @@ def _compacted_table(topic: TopicHealth, url: str) -> Iterator[Advice]:
     limit = topic.config.min_cleanable_dirty_ratio
     left = [part for part in topic.partitions if not part.cleanable]
     records = sum(part.records_not_compacted for part in left)
-    if not records or not topic.published or not limit:
+    shows_records = any(table.view != LATEST for table in topic.published)
+    if not records or not shows_records or not limit:
         return
     yield Advice(
         _command("topics alter", topic.name, url, config="min.cleanable.dirty.ratio=0"),

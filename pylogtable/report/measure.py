@@ -51,25 +51,11 @@ def measure_topic(
     `lags` the lag of each group, or why it is not known."""
     columns = _columns(segments)
     config = snapshot.config
-    count = len(snapshot.partitions)
-    bounds = np.searchsorted(columns["partition"], np.arange(count + 1))
-    by_partition = [
-        {key: column[bounds[number] : bounds[number + 1]] for key, column in columns.items()}
-        for number in range(count)
-    ]
-    drawn = min(count, PARTITIONS_DRAWN)
+    by_partition = _by_partition(snapshot, columns)
+    partitions = _measured(snapshot, segments, by_partition, now_ms)
+    drawn = min(len(snapshot.partitions), PARTITIONS_DRAWN)
     low = min((state.log_start for state in snapshot.partitions[:drawn]), default=0)
     high = max((state.end for state in snapshot.partitions[:drawn]), default=0)
-    first_row_groups = [
-        segments["row_groups"][at].as_py() if len(mine["shift"]) else []
-        for at, mine in zip(bounds[:-1].tolist(), by_partition, strict=True)
-    ]
-    partitions = tuple(
-        _measure_partition(number, state, by_partition[number], groups, config, now_ms)
-        for number, (state, groups) in enumerate(
-            zip(snapshot.partitions, first_row_groups, strict=True)
-        )
-    )
     max_bins = MAX_OFFSET_BINS // max(1, drawn)
     return TopicHealth(
         name=name,
@@ -92,6 +78,45 @@ def measure_topic(
             for group, lag in lags.items()
         ),
     )
+
+
+def measure_partitions(
+    snapshot: Snapshot, segments: pa.Table, now_ms: int
+) -> tuple[PartitionHealth, ...]:
+    """The health of each partition. `segments` has all live segments of the topic."""
+    return _measured(snapshot, segments, _by_partition(snapshot, _columns(segments)), now_ms)
+
+
+def _measured(
+    snapshot: Snapshot,
+    segments: pa.Table,
+    by_partition: Sequence[Segments],
+    now_ms: int,
+) -> tuple[PartitionHealth, ...]:
+    firsts = np.cumsum([0, *(len(mine["shift"]) for mine in by_partition)])[:-1].tolist()
+    return tuple(
+        _measure_partition(
+            number,
+            state,
+            mine,
+            segments["row_groups"][first].as_py() if len(mine["shift"]) else [],
+            snapshot.config,
+            now_ms,
+        )
+        for number, (state, mine, first) in enumerate(
+            zip(snapshot.partitions, by_partition, firsts, strict=True)
+        )
+    )
+
+
+def _by_partition(snapshot: Snapshot, columns: Segments) -> list[dict[str, Int64s]]:
+    """The segments of each partition."""
+    count = len(snapshot.partitions)
+    bounds = np.searchsorted(columns["partition"], np.arange(count + 1))
+    return [
+        {key: column[bounds[number] : bounds[number + 1]] for key, column in columns.items()}
+        for number in range(count)
+    ]
 
 
 def _columns(segments: pa.Table) -> dict[str, Int64s]:

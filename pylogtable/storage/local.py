@@ -34,6 +34,7 @@ from pylogtable.storage.local_files import (
     put_in_place,
     sync_directory,
 )
+from pylogtable.storage.watched import watch, watched
 
 
 class _Shared:
@@ -88,6 +89,7 @@ class LocalStore(ObjectStore):
         except OSError as error:
             raise failure_of("write", self._root, error) from error
 
+    @watched("get")
     def read(self, key: str) -> bytes | None:
         path = self._path(key)
         try:
@@ -98,6 +100,7 @@ class LocalStore(ObjectStore):
         except OSError as error:
             raise failure_of("read", path, error) from error
 
+    @watched("head")
     def size_of(self, key: str) -> int | None:
         path = self._path(key)
         try:
@@ -108,6 +111,7 @@ class LocalStore(ObjectStore):
             raise failure_of("read", path, error) from error
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
+    @watched("put")
     def create(self, key: str, data: bytes) -> Created:
         path = self._path(key)
         try:
@@ -124,6 +128,7 @@ class LocalStore(ObjectStore):
         finally:
             discard(temporary)
 
+    @watched("put")
     def write(self, key: str, data: bytes) -> None:
         path = self._path(key)
         try:
@@ -137,23 +142,26 @@ class LocalStore(ObjectStore):
         if check_prefix(prefix):
             start = os.path.join(start, *prefix[:-1].split("/"))
         try:
-            for key, entry in _walk(start, prefix):
-                with suppress(FileNotFoundError):
-                    found = entry.stat(follow_symlinks=False)
-                    yield ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+            with watch("list", start):
+                for key, entry in _walk(start, prefix):
+                    with suppress(FileNotFoundError):
+                        found = entry.stat(follow_symlinks=False)
+                        yield ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
         except OSError as error:
             raise failure_of("list", start, error) from error
 
     def list_folders(self) -> builtins.list[str]:
         try:
-            return sorted(
-                entry.name
-                for entry in _scan(self._root)
-                if entry.is_dir(follow_symlinks=False) and _holds_files(entry.path)
-            )
+            with watch("list", self._root):
+                return sorted(
+                    entry.name
+                    for entry in _scan(self._root)
+                    if entry.is_dir(follow_symlinks=False) and _holds_files(entry.path)
+                )
         except OSError as error:
             raise failure_of("list", self._root, error) from error
 
+    @watched("delete")
     def delete(self, key: str) -> None:
         path = self._path(key)
         try:
@@ -195,7 +203,11 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def open_output(self, key: str) -> Iterator[pa.NativeFile]:
-        with self._replacing(self._path(key)) as temporary, pa.OSFile(temporary, "wb") as sink:
+        with (
+            watch("put", f"{self.url}/{key}"),
+            self._replacing(self._path(key)) as temporary,
+            pa.OSFile(temporary, "wb") as sink,
+        ):
             yield sink
 
     @contextmanager
@@ -218,6 +230,7 @@ class LocalStore(ObjectStore):
                 raise failure_of("write", path, error) from error
             raise
 
+    @watched("get")
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         path = self._path(key)
         try:
@@ -227,7 +240,8 @@ class LocalStore(ObjectStore):
 
     def copy_from(self, source: ObjectStore, key: str, size_bytes: int) -> None:
         if isinstance(source, LocalStore):
-            self._copy_file(source, key, size_bytes)
+            with watch("copy", f"{self.url}/{key}"):
+                self._copy_file(source, key, size_bytes)
         else:
             super().copy_from(source, key, size_bytes)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from pylogtable.storage.base import Created
+from pylogtable.observe import Outcome
+from pylogtable.storage.base import Created, ObjectMissingError
 from pylogtable.storage.wire import MissingBucketError
 
 #: There are no credentials: of botocore, Azure, Google and ours.
@@ -125,6 +126,25 @@ def outcome_of_create(error: Exception) -> Created | None:
         or (400 <= status < 500 and status not in _UNDECIDED_STATUS)
     )
     return None if is_refused else Created.UNKNOWN
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """What to tell those who watch requests of one that raised this error."""
+    code, status = reply_of(error)
+    if isinstance(error, GeneratorExit):  # nobody wanted the rest of a listing
+        return "ok"
+    if isinstance(error, FileExistsError) or status == 412:
+        return "exists"
+    if isinstance(error, FileNotFoundError | ObjectMissingError):
+        return "missing"
+    is_refusal = any(
+        isinstance(seen, PermissionError | MissingBucketError) for seen in causes(error)
+    )
+    if is_refusal or 400 <= status < 500 or status == 503 or code in _TRANSIENT_CODES:
+        return "refused"
+    if not status and isinstance(error, Exception) and is_transient(error):
+        return "unanswered"
+    return "failed"
 
 
 def was_never_sent(error: Exception) -> bool:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+from pylogtable.observe import is_observed
 from pylogtable.operation import Operation, Silence, current_operation
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import UnansweredError
 from pylogtable.storage.client import Client
 from pylogtable.storage.replies import is_transient, refuses_connections
+from pylogtable.storage.watched import Watch, WatchedWire
 from pylogtable.storage.wire import CONCURRENCY, Wire
 
 #: Sends one request on the wire given.
@@ -55,12 +57,12 @@ class Requests:
         async def attempt() -> Any:
             generation = self._client.generation
             try:
-                return await self._attempt(send(wire), silence, seconds, size_bytes)
+                return await self._attempt(send, wire, silence, seconds, size_bytes)
             except Exception as error:
                 # It was refused before anything was done, so this is still the first answer.
                 if not self._client.renew(error, generation):
                     raise
-            return await self._attempt(send(wire), silence, seconds, size_bytes)
+            return await self._attempt(send, wire, silence, seconds, size_bytes)
 
         return _run(wire, attempt())
 
@@ -99,7 +101,7 @@ class Requests:
         for tries in itertools.count(1):
             sent, generation = self._runtime.monotonic(), self._client.generation
             try:
-                return await self._attempt(send(wire), silence, seconds, size_bytes)
+                return await self._attempt(send, wire, silence, seconds, size_bytes)
             except Exception as error:
                 if may_renew and self._client.renew(error, generation):
                     may_renew = False
@@ -127,6 +129,15 @@ class Requests:
         raise AssertionError("an endless loop ended")
 
     async def _attempt(
+        self, send: Send, wire: Wire, silence: Silence, seconds: float, size_bytes: float
+    ) -> Any:
+        if not is_observed():
+            return await self._answered(send(wire), silence, seconds, size_bytes)
+        with Watch() as watch:
+            request = send(cast("Wire", WatchedWire(wire, watch)))
+            return await self._answered(request, silence, seconds, size_bytes)
+
+    async def _answered(
         self, request: Coroutine[Any, Any, Any], silence: Silence, seconds: float, size_bytes: float
     ) -> Any:
         silence.begin(self._runtime.monotonic())

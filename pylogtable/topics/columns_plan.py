@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.config import LATEST
 from pylogtable.format.field_ids import field_fault, numbered, with_ids
 from pylogtable.format.model import Field, TopicInfo
 from pylogtable.format.schema import (
@@ -113,7 +114,11 @@ def check_nested_names(fields: Iterable[Field]) -> None:
 
 def check_drops(topic: TopicInfo) -> None:
     """Raise if dropped columns may have turned records into tombstones, which a compaction would
-    remove [META-8]. Other faults cannot come from an alteration."""
+    remove, and a table of the newest records would not show [META-8], [PUB-9]. Other faults cannot
+    come from an alteration."""
+    if topic.config.get("publish.view") == LATEST:
+        as_compacted = {**topic.config, "cleanup.policy": "compact"}
+        topic = msgspec.structs.replace(topic, config=as_compacted)
     fault = field_fault(topic)
     if fault is not None:
         raise InvalidRequestError(

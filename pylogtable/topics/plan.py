@@ -8,7 +8,7 @@ import msgspec
 
 from pylogtable.arguments import check_mapping, is_whole
 from pylogtable.errors import InvalidRequestError, TopicExistsError
-from pylogtable.format.config import check_keys, normalize, parse_config
+from pylogtable.format.config import LATEST, check_keys, normalize, parse_config
 from pylogtable.format.field_ids import numbered, uses_mapping
 from pylogtable.format.mirror_rules import check_may_alter
 from pylogtable.format.model import (
@@ -51,6 +51,7 @@ def new_topic_info(
     settings = normalize(config)
     if parse_config(settings).is_compacted and not key:
         raise InvalidRequestError("a compacted topic needs a key: name its key column(s)")
+    _check_view(settings, key)
     return numbered(
         TopicInfo(
             fields=tuple(fields),
@@ -135,12 +136,20 @@ def plan_alter(
     _check_first_value_column(snapshot, new)
     if parse_config(settings).is_compacted and not old.key:
         raise InvalidRequestError("a topic without key columns cannot be compacted")
+    _check_view(settings, old.key)
     check_drops(new)
     if new == old:
         raise InvalidRequestError(
             "nothing to alter: the topic already has these settings and columns"
         )
     return Change(operation="alter", protocol=_needed_protocol(snapshot, new), topic=new)
+
+
+def _check_view(settings: Mapping[str, str], key: Sequence[str]) -> None:
+    if parse_config(settings).publish_view == LATEST and not key:
+        raise InvalidRequestError(
+            "publish.view=latest needs a key: without one, no record is the newest of its key"
+        )
 
 
 def _check_partition_count(partitions: int) -> None:

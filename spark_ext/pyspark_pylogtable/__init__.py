@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark_pylogtable.diagnosis.doctor import SparkReport, doctor
     from pyspark_pylogtable.registration import register
     from pyspark_pylogtable.source import LogTableSource as DefaultSource
-    from pyspark_pylogtable.stream.progress import OffsetsBehind, offsets_behind
+    from pyspark_pylogtable.stream.progress import OffsetsBehind, TopicBehind, offsets_behind
     from pyspark_pylogtable.table.log_table import LogTable
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "LogTable",
     "OffsetsBehind",
     "SparkReport",
+    "TopicBehind",
     "doctor",
     "offsets_behind",
     "register",
@@ -35,6 +36,7 @@ _HOMES = {
     "LogTable": ("pyspark_pylogtable.table.log_table", "LogTable"),
     "OffsetsBehind": ("pyspark_pylogtable.stream.progress", "OffsetsBehind"),
     "SparkReport": ("pyspark_pylogtable.diagnosis.doctor", "SparkReport"),
+    "TopicBehind": ("pyspark_pylogtable.stream.progress", "TopicBehind"),
     "doctor": ("pyspark_pylogtable.diagnosis.doctor", "doctor"),
     "offsets_behind": ("pyspark_pylogtable.stream.progress", "offsets_behind"),
     "register": ("pyspark_pylogtable.registration", "register"),

@@ -26,6 +26,7 @@ DESTROYING = {
     "groups reset",
     "maintain",
     "retain",
+    "run",
     "topics delete",
     "topics promote",
     "unpublish",
@@ -103,7 +104,11 @@ def expired(store_dir: Path) -> pylogtable.Topic:
 POLICIES = [
     (("retain", "t"), 0, "remove 3 records of t for good, as its retention.ms"),
     (("compact", "t", "--force"), 0, "remove the records that have a newer one with the same key"),
-    (("maintain",), 0, "apply retention, compaction, merge, publication and vacuum to 1 topic of"),
+    (
+        ("maintain",),
+        0,
+        "apply retention, compaction, merge, publication, vacuum and group expiry to 1",
+    ),
 ]
 
 

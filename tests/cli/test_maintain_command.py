@@ -59,6 +59,7 @@ def test_the_command_gives_json(broken_store: Path) -> None:
         "merge",
         "publication",
         "vacuum",
+        "group_expiry",
         "seconds",
         "error",
         "dry_run",

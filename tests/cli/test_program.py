@@ -293,15 +293,18 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, 
     return found
 
 
+SHARED = ("--store", "--storage-options", "--output", "--log-level", "--log-format", "--verbose")
+
+
 def test_help_of_every_command_has_examples_and_the_shared_options(run: Run) -> None:
-    assert len(commands(app)) == 38
+    assert len(commands(app)) == 40
     for path in commands(app):
         shown = run(*path, "--help")
         assert (shown.status, shown.err) == (0, ""), path
         assert shown.out.startswith("Usage: pylogtable ")
         text, _, examples = shown.out.partition("Examples:\n")
         assert "pylogtable" in examples, path
-        for option in ("--store", "--storage-options", "--output", "--verbose"):
+        for option in SHARED:
             assert option in text, path
         for option in ("...", "…"):
             assert not any(line.endswith(option) for line in text.splitlines()[1:]), path

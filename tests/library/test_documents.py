@@ -35,7 +35,8 @@ from tests.library.test_public_api import ENGINE_SIGNATURES, SIGNATURES
 
 GUIDE = read("pylogtable/README.md")
 CONTRIBUTING = read("CONTRIBUTING.md")
-SOURCES = ("tests/", "pylogtable/", "spark_ext/", "format_spec/", "benchmarks/", "notebooks/")
+SOURCES = ("tests/", "pylogtable/", "spark_ext/", "format_spec/", "benchmarks/", "notebooks/",
+           "examples/")  # fmt: skip
 MAPS = {
     "### The rooms of the library": (LIBRARY, LIBRARY_ROOMS, LIBRARY_TOP),
     "### The rooms of the Spark side": (SPARK, SPARK_ROOMS, SPARK_TOP),

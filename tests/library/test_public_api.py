@@ -14,6 +14,7 @@ import pytest
 
 import pylogtable
 import pylogtable.kafka
+import pylogtable.metrics
 from pylogtable import (
     BatchFuture,
     Consumer,
@@ -64,6 +65,15 @@ SIGNATURES = {
         "*on_progress",
         "*stop",
     ],
+    pylogtable.metrics.serve_metrics: [
+        "store",
+        "port",
+        "*command",
+        "*host",
+        "*topics",
+        "*per_partition",
+    ],
+    pylogtable.metrics.store_metrics: ["store", "*per_partition", "*openmetrics", "*on_error"],
     Store.topics: [],
     Store.topic: ["name"],
     Store.create_topic: ["name", "partitions", "schema", "key", "config", "*start_offsets"],
@@ -113,7 +123,7 @@ SIGNATURES = {
         "*stop",
     ],
     Topic.promote: ["*force"],
-    Store.maintain: ["topics", "*vacuum", "*threads", "*protect_groups", "*dry_run"],
+    Store.maintain: ["topics", "*vacuum", "*jobs", "*threads", "*protect_groups", "*dry_run"],
     Topic.group: ["name"],
     Topic.groups: [],
     Topic.describe_groups: [],
@@ -173,7 +183,7 @@ SIGNATURES = {
     View.offsets_for_time: ["when", "partitions"],
     View.max_timestamp_offsets: ["partitions"],
     View.count: [],
-    View.range_sizes: ["ranges"],
+    View.range_sizes: ["ranges", "*exact"],
     View.offset_after_records: ["partition", "start", "records", "end"],
     View.offset_after_bytes: ["partition", "start", "size_bytes", "end"],
     View.segments: [],
@@ -220,19 +230,23 @@ ENGINE_SIGNATURES = {
     engine.joined: ["parts"],
     engine.ReadPart: ["tasks"],
     engine.share_tasks: ["items", "limits"],
+    engine.lag: ["topic", "positions"],
+    engine.Lag: ["position", "end_offset", "records", "bytes", "seconds"],
     engine.limits_of: ["opened"],
     engine.ReadTask: ["segment", "start", "end", "row_groups"],
-    engine.in_threads: ["threads"],
+    engine.in_threads: ["threads", "is_stopped"],
     engine.run_job: ["topic", "job", "run_units"],
     engine.maintain: [
         "topic",
         "run_units",
         "*vacuum",
+        "*jobs",
         "*protect_groups",
         "*dry_run",
         "*report_errors",
     ],
     engine.mirror: ["topic", "to_store", "run_tasks", "options"],
+    engine.parse_duration: ["text"],
     engine.parse_storage_options: ["text", "option"],
     engine.module_of_provider: ["options"],
     engine.portable_options: ["options"],
@@ -251,7 +265,7 @@ ENGINE_SIGNATURES = {
     engine.Job.run: ["topic", "run_units"],
     engine.Compaction: ["force", "budget_bytes", "protect_groups"],
     engine.Erasure: ["keys", "where", "dry_run"],
-    engine.Merge: ["is_regular"],
+    engine.Merge: ["is_regular", "again_and_again"],
     engine.Publication: ["formats"],
     engine.Retention: ["keep_from", "groups"],
     engine.Vacuum: ["dry_run", "retention_ms", "force"],
@@ -323,7 +337,7 @@ def test_nothing_else_is_public() -> None:
 def test_every_name_for_engines_is_pinned() -> None:
     pinned = {call.__qualname__.split(".")[0] for call in ENGINE_SIGNATURES}
     types = {"ExpectedLast", "PositionLog", "RunTasks", "RunUnits"}
-    values = {"EARLIEST", "LATEST", "NOT_GIVEN"}
+    values = {"EARLIEST", "LATEST", "MAINTENANCE_JOBS", "NOT_GIVEN"}
     assert set(engine.__all__) == pinned | types | values
 
 

@@ -6,6 +6,9 @@ It reads files as they are, as an engine does: it knows nothing of shifts and lo
 from __future__ import annotations
 
 import json
+import struct
+import uuid
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from pylogtable import Topic
 from pylogtable.storage.base import ObjectStore
@@ -47,15 +51,50 @@ def shown_version(entry: Entry) -> int:
 
 def files_at(log: list[Entry]) -> list[str]:
     """The files that the table shows after these entries."""
-    shown: dict[str, None] = {}
+    return list(vectors_at(log))
+
+
+def vectors_at(log: list[Entry]) -> dict[str, Any]:
+    """The deletion vector of each file that the table shows after these entries, or None."""
+    shown: dict[str, Any] = {}
     for entry in log:
         for gone in actions(entry, "remove"):
             assert gone["path"] in shown, f"{gone['path']} is removed, but it is not there"
-            del shown[gone["path"]]
+            vector = shown.pop(gone["path"])
+            assert gone.get("deletionVector") == vector, "it is removed with another vector"
         for new in actions(entry, "add"):
             assert new["path"] not in shown, f"{new['path']} is added twice"
-            shown[new["path"]] = None
-    return list(shown)
+            shown[new["path"]] = vector = new.get("deletionVector")
+            assert json.loads(new["stats"]).get("tightBounds") is (False if vector else None)
+    return shown
+
+
+def hidden(folder: ObjectStore, vector: Any) -> list[int]:
+    """The rows in a deletion vector, read as Delta's protocol describes it."""
+    if vector is None:
+        return []
+    size, place = vector["sizeInBytes"], vector["pathOrInlineDv"]
+    if vector["storageType"] == "i":
+        data = _base85(place)[:size]
+    else:
+        prefix, name = place[:-20], uuid.UUID(bytes=_base85(place[-20:]))
+        stored = _read(folder, f"{prefix}/deletion_vector_{name}.bin")
+        assert stored[0] == 1
+        at = vector["offset"]
+        data = stored[at + 4 : at + 4 + size]
+        frame = stored[at : at + 4] + stored[at + 4 + size : at + 8 + size]
+        assert struct.unpack(">II", frame) == (size, zlib.crc32(data))
+    assert struct.unpack("<I", data[:4]) == (1681511377,)
+    rows = list(BitMap64.deserialize(data[4:]))
+    assert len(rows) == vector["cardinality"]
+    return rows
+
+
+def _base85(text: str) -> bytes:
+    digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    blocks = [text[at : at + 5] for at in range(0, len(text), 5)]
+    values = (sum(digits.index(d) * 85 ** (4 - n) for n, d in enumerate(one)) for one in blocks)
+    return b"".join(struct.pack(">I", value) for value in values)
 
 
 def places(folder: ObjectStore, paths: list[str]) -> list[tuple[int, int]]:
@@ -77,8 +116,12 @@ def rows(folder: ObjectStore, log: list[Entry], schema: pa.Schema) -> list[dict[
         for field in json.loads(metadata["schemaString"])["fields"]
     }
     tables = []
-    for path in files_at(log):
+    for path, vector in vectors_at(log).items():
         found = pq.read_table(pa.BufferReader(_read(folder, path)))
+        gone = hidden(folder, vector)
+        assert all(row < found.num_rows for row in gone)
+        if gone:
+            found = found.filter(pa.array([row not in {*gone} for row in range(found.num_rows)]))
         partition = int(path.split("/")[0].partition("=")[2])
         columns = [
             pa.nulls(found.num_rows, field.type)

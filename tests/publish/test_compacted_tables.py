@@ -134,7 +134,7 @@ def test_maintain_warns_when_it_makes_the_table_and_not_each_night(
 ) -> None:
     (warning,) = told(topic.maintain)
     assert WARNING in warning
-    monkeypatch.setattr("pylogtable.publish.publication._warned", set())  # another process
+    monkeypatch.setattr("pylogtable.publish.older_records._warned", set())  # another process
     topic.append(kafka(["a"]))
     assert told(topic.maintain) == []
     assert len(told(topic.publish)) == 1

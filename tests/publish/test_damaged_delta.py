@@ -14,8 +14,10 @@ from pylogtable import (
     CorruptTopicError,
     InvalidRequestError,
     LogTableError,
+    Store,
     Topic,
 )
+from pylogtable.limits import DEFAULT_LIMITS
 from tests.builders import Clock
 from tests.publish.damage import (
     delete_number,
@@ -42,7 +44,7 @@ def checkpoint(log: Path, number: int) -> Path:
 
 @pytest.mark.parametrize("lost", [[3], [3, 4], [10], [10, 11], [11]])
 def test_missing_entry_is_noticed_and_nothing_is_written(
-    topic: Topic, log: Path, lost: list[int]
+    topic: Topic, store: Store, log: Path, lost: list[int]
 ) -> None:
     publish(topic, FORMATS, 11 if lost == [10] else 13 if lost[0] > 9 else 8)
     for number in lost:
@@ -50,6 +52,7 @@ def test_missing_entry_is_noticed_and_nothing_is_written(
     if lost == [3] or lost == [3, 4]:
         checkpoint(log, 0).unlink()  # it does not bridge the gap
     before = sorted(log.iterdir())
+    topic = store.topic("t")
     topic.append(pa.table({"k": ["c"], "v": [1]}))
     for use in (topic.publish, lambda: topic.vacuum(dry_run=False)):
         with pytest.raises(CorruptTopicError, match=WAY_OUT):
@@ -58,6 +61,19 @@ def test_missing_entry_is_noticed_and_nothing_is_written(
     topic.unpublish()
     topic.publish()
     check_newest(topic, log.parent)
+
+
+def test_missing_entry_is_noticed_after_a_while_by_one_that_knew_the_table(
+    topic: Topic, clock: Clock, log: Path
+) -> None:
+    publish(topic, FORMATS, 8)
+    entry(log, 3).unlink()
+    checkpoint(log, 0).unlink()
+    clock.tick(DEFAULT_LIMITS.table_known_ms + 1)
+    topic.append(pa.table({"k": ["c"], "v": [1]}))
+    with pytest.raises(CorruptTopicError, match=WAY_OUT):
+        topic.publish()
+    assert not entry(log, 8).exists()
 
 
 def test_entries_below_a_checkpoint_are_not_needed(topic: Topic, log: Path) -> None:
@@ -122,16 +138,16 @@ def test_publication_beside_an_unpublish_at_any_step_leaves_no_table_or_a_right_
 
 
 def test_lost_hint_is_written_again_and_the_checkpoint_is_found_without_it(
-    topic: Topic, clock: Clock, log: Path
+    topic: Topic, store: Store, clock: Clock, log: Path
 ) -> None:
     old_log(topic, clock)
-    topic.publish()
     (log / "_last_checkpoint").unlink()
     assert topic.publish().tables[0].steps == 0
-    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 13
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 12
+    topic.publish()
     (log / "_last_checkpoint").unlink()
-    publish(topic, FORMATS)
-    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 14
+    publish(store.topic("t"), FORMATS)
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 13
     topic.vacuum(dry_run=False)
     check_newest(topic, log.parent)
 
@@ -295,7 +311,7 @@ def test_verify_names_a_table_that_cannot_be_read(topic: Topic, log: Path) -> No
     publish(topic, FORMATS, 3)
     entry(log, 1).unlink()
     assert problems(topic) == [("PUB-1", f"_delta_log/{1:020d}.json")]
-    with_state(entry(log, 2), format=2)
+    with_state(entry(log, 2), format=3)
     assert problems(topic) == [("PUB-5", "_delta_log/")]
     entry(log, 2).write_text('{"commitInfo":{"operation":"WRITE"}}\n')
     assert problems(topic) == []  # of somebody else

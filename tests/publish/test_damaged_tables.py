@@ -131,7 +131,7 @@ def test_version_that_the_topic_has_lost_is_taken_back(
 
 def test_state_of_a_newer_format_is_unsupported(topic: Topic, table: Table) -> None:
     publish(topic, table.formats)
-    table.with_state(format=2, version="new")
-    with pytest.raises(UnsupportedFormatError, match="format 2"):
+    table.with_state(format=3, version="new")
+    with pytest.raises(UnsupportedFormatError, match="format 3"):
         topic.publish(table.formats)
     assert [p.rule for p in topic.verify().problems] == ["PUB-5"]

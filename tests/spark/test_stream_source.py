@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from pathlib import Path
 
 import pytest
@@ -100,15 +102,36 @@ def test_a_running_query_keeps_its_limits_and_finds_new_partitions(
         query.processAllAvailable()
         progress = [p for p in query.recentProgress if p.numInputRows]
         assert [p.numInputRows for p in progress] == [5, 3, 5, 5, 5, 3]
-        if HAS_ADMISSION_CONTROL:
-            behind = [offsets_behind(p) for p in progress]
-            assert [each.max for each in behind if each] == [3, 0, 10, 5, 0, 0]
-            assert offsets_behind(progress[2].json) == behind[2] == (0, 10, 10 / 3)
+        # Before Spark 4.2 the latest offset is the end of the batch, so that one tells it too.
+        behind = [each for p in progress if (each := offsets_behind(p)) is not None]
+        assert [each.max for each in behind] == [3, 0, 10, 5, 0, 0]
+        assert [each.offsets for each in behind] == [3, 0, 10, 5, 0, 0]
+        assert [bool(each.bytes) for each in behind] == [True, False, True, True, False, False]
+        assert offsets_behind(progress[2].json) == behind[2]
+        assert (behind[2].min, behind[2].avg) == (0, 10 / 3)
+        shown = json.loads(progress[2].json)["sources"][0]["latestOffset"]
+        shown = ast.literal_eval(shown) if isinstance(shown, str) else shown  # Spark 4.1
+        assert shown["metrics"] == {
+            "minOffsetsBehindLatest": 0,
+            "maxOffsetsBehindLatest": 10,
+            "avgOffsetsBehindLatest": 10 / 3,
+            "offsetsBehindLatest": {"t": 10},
+            "bytesBehindLatest": {"t": behind[2].bytes},
+        }
+        last = query.lastProgress
     finally:
         query.stop()
     assert copied(logs.topic("copy")) == places(topic)
     # Spark has looked for more after the last batch. So that batch is done.
     assert topic.group("g").positions() == topic.end_offsets()
+    # The query has ended, and its last progress cannot tell what was appended since.
+    fill(topic, 2, 0, 1)
+    now = offsets_behind(last, logs)
+    assert now is not None
+    assert (now.max, now.offsets) == (2, 3)
+    assert now.bytes == topic.group("g").lag().bytes
+    assert now.seconds is not None
+    assert now.seconds > 0
 
 
 def test_a_stream_sees_each_record_once_while_the_topic_is_compacted(

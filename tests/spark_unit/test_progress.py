@@ -1,4 +1,4 @@
-"""How far a query is behind, from every form of its progress."""
+"""How far a query is behind, from every form of its progress, and from the topics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pylogtable import InvalidRequestError
-from pyspark_pylogtable import OffsetsBehind, offsets_behind
+from pylogtable import InvalidRequestError, TopicNotFoundError
+from pyspark_pylogtable import OffsetsBehind, TopicBehind, offsets_behind
+from tests.builders import Clock, ints, kafka, make_store, times
 
 
 def offset(topic_id: str = "x", **partitions: int) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def source(end: object, latest: object) -> dict[str, Any]:
 
 
 READ, LATEST = offset(p0=3, p1=10), offset(p0=5, p1=10, p2=4)
-BEHIND = OffsetsBehind(min=0, max=4, avg=2.0)
+BEHIND = OffsetsBehind(0, 4, 2.0, {"t": TopicBehind(6)})
 
 
 @pytest.mark.parametrize(
@@ -50,12 +51,12 @@ def test_all_pylogtable_sources_count() -> None:
     other = source({"logOffset": 4}, {"logOffset": 7})
     more = source(offset(p0=0), offset(p0=10))
     progress = {"sources": [other, source(READ, LATEST), more]}
-    assert offsets_behind(progress) == OffsetsBehind(0, 10, 4.0)
+    assert offsets_behind(progress) == OffsetsBehind(0, 10, 4.0, {"t": TopicBehind(16)})
 
 
 def test_recreated_topic_counts_from_0() -> None:
     assert offsets_behind({"sources": [source(offset("old", p0=9), offset("new", p0=2))]}) == (
-        OffsetsBehind(2, 2, 2.0)
+        OffsetsBehind(2, 2, 2.0, {"t": TopicBehind(2)})
     )
 
 
@@ -65,6 +66,54 @@ def test_recreated_topic_counts_from_0() -> None:
 )
 def test_progress_without_pylogtable_offsets_gives_none(sources: list[Any]) -> None:
     assert offsets_behind({"sources": sources}) is None
+
+
+# --- the topics are asked --------------------------------------------------------------------
+
+
+def test_topics_tell_how_far_behind_a_query_is_now() -> None:
+    """Whatever the progress says: here a batch that Spark repeats, without a latest offset."""
+    clock = Clock()
+    logs = make_store(clock=clock)
+    topic = logs.create_topic("t", 3)
+    topic.append(kafka(["a"] * 4, partition=ints(0, 0, 0, 1), timestamp=times(*[0] * 4)))
+    progress = {"sources": [source(offset(topic.topic_id, p0=1, p1=1, p2=0), None)]}
+    clock.tick(60_000)
+    now = offsets_behind(progress, logs)
+    assert now is not None
+    assert (now.min, now.max, now.avg) == (0, 2, 2 / 3)
+    assert (now.offsets, now.seconds) == (2, 60.0)
+    assert now.bytes == topic.at().range_sizes({0: (1, 3)})[0].bytes > 0
+    assert now.by_topic == {"t": TopicBehind(2, now.bytes, 60.0)}
+
+
+def test_a_query_that_has_read_everything_is_0_seconds_behind() -> None:
+    logs = make_store()
+    topic = logs.create_topic("t", 1)
+    topic.append(kafka(["a"]))
+    progress = {"sources": [source(offset(topic.topic_id, p0=1), None)]}
+    assert offsets_behind(progress, logs) == OffsetsBehind(0, 0, 0.0, {"t": TopicBehind(0, 0, 0.0)})
+
+
+def test_a_recreated_topic_is_unread_and_one_that_is_gone_is_an_error() -> None:
+    logs = make_store()
+    topic = logs.create_topic("t", 2)
+    topic.append(kafka(["a"] * 3, partition=ints(0, 1, 1)))
+    progress = {"sources": [source(offset("an older one", p0=9), None)]}
+    now = offsets_behind(progress, logs)
+    assert now is not None
+    assert (now.min, now.max, now.offsets) == (1, 2, 3)
+    with pytest.raises(TopicNotFoundError, match="'t'"):
+        offsets_behind(progress, make_store())
+
+
+def test_only_partitions_that_the_query_reads_count() -> None:
+    logs = make_store()
+    topic = logs.create_topic("t", 2)
+    topic.append(kafka(["a"] * 3, partition=ints(0, 1, 1)))
+    now = offsets_behind({"sources": [source(offset(topic.topic_id, p0=0), None)]}, logs)
+    assert now is not None
+    assert (now.max, now.offsets) == (1, 1)
 
 
 @pytest.mark.parametrize("progress", [{}, "what", "[]", 7])

@@ -20,6 +20,7 @@ import pylogtable
 from pylogtable import InvalidRequestError, SchemaMismatchError, Store, Topic, TopicNotFoundError
 from pylogtable.runtime import Runtime
 from pylogtable.storage.open import open_store
+from pyspark_pylogtable import OffsetsBehind, TopicBehind, offsets_behind
 from pyspark_pylogtable.columns import check_requested
 from pyspark_pylogtable.stream import source as stream_source
 from tests.builders import IN_FILES, T0, ints, kafka, limited, rows, times
@@ -76,7 +77,9 @@ def test_checkpoint_offsets_have_the_documented_form(topic: Topic) -> None:
 
     assert json.loads(query.log[0]) == {"from": at(0, 0, 0), "topics": at(2, 1, 0)}
     assert json.loads(query.log[1]) == {"topics": at(3, 1, 0)}
-    assert query.reader.reportLatestOffset() == {"topics": at(3, 1, 0)}
+    latest = query.reader.reportLatestOffset()
+    assert latest is not None
+    assert latest["topics"] == at(3, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -340,6 +343,31 @@ def test_before_spark_4_2_limits_apply_after_a_restart(topic: Topic) -> None:
     assert old_trigger(query) is None
 
 
+@pytest.mark.filterwarnings("ignore:this Spark version does not tell")
+def test_before_spark_4_2_the_end_of_a_batch_tells_how_far_the_topic_was(topic: Topic) -> None:
+    fill(topic, 7, 1)
+    query = Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=5)
+    assert old_trigger(query) == 5
+    end = json.loads(query.log[-1])
+    behind = offsets_behind(progress(end, end))
+    assert behind is not None
+    assert (behind.min, behind.max, behind.offsets) == (0, 3, 3)
+    assert behind.bytes == sizes(topic, {0: (4, 7)})
+    assert end["latest"]["t"]["offsets"] == {"0": 7}  # only what is not at its end
+    # What is added does not disturb the next batches, nor a restart by a newer Spark.
+    assert old_trigger(query) == 3
+    end = json.loads(query.log[-1])
+    assert "latest" not in end
+    assert offsets_behind(progress(end, end)) == (
+        OffsetsBehind(0, 0, 0.0, {"t": TopicBehind(0, 0)})
+    )
+    assert old_trigger(query) is None
+    query.start(**EARLIEST)
+    assert query.trigger() is None
+    fill(topic, 1)
+    assert query.trigger().num_rows == 1  # type: ignore[union-attr]
+
+
 def test_before_spark_4_2_a_run_without_limits_reads_everything(topic: Topic) -> None:
     fill(topic, 7)
     query = Query(topic.url, **EARLIEST, minOffsetsPerTrigger=100)
@@ -348,6 +376,70 @@ def test_before_spark_4_2_a_run_without_limits_reads_everything(topic: Topic) ->
     assert old_trigger(query) is None  # too few records, and the delay is not over
     resume(query, **EARLIEST)
     assert [old_trigger(query) for _ in range(2)] == [12, None]
+
+
+# --- what Spark shows of it ------------------------------------------------------------------
+
+
+def progress(end: object, latest: object) -> dict[str, Any]:
+    return {"sources": [{"endOffset": end, "latestOffset": latest}]}
+
+
+def sizes(topic: Topic, ranges: dict[int, tuple[int, int]]) -> int:
+    return sum(size.bytes for size in topic.at().range_sizes(ranges).values())
+
+
+def test_progress_has_the_metrics_of_the_kafka_connector_and_more_by_topic(logs: Store) -> None:
+    topics = [logs.create_topic(name, 2) for name in ("a", "b")]
+    fill(topics[0], 6, 3)
+    query = Query(logs.url, subscribe="a,b", **EARLIEST, maxOffsetsPerTrigger=3)
+    assert query.trigger().num_rows == 3  # type: ignore[union-attr]
+    assert ends(query, "a") == {"0": 2, "1": 1}
+    latest = query.reader.reportLatestOffset()
+    assert latest is not None
+    assert latest["metrics"] == {
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 4,
+        "avgOffsetsBehindLatest": 1.5,
+        "offsetsBehindLatest": {"a": 6, "b": 0},
+        "bytesBehindLatest": {"a": sizes(topics[0], {0: (2, 6), 1: (1, 3)}), "b": 0},
+    }
+    behind = offsets_behind(progress(json.loads(query.log[-1]), latest))
+    assert behind is not None
+    assert behind.by_topic["a"] == TopicBehind(6, latest["metrics"]["bytesBehindLatest"]["a"])
+    assert (behind.min, behind.max, behind.avg, behind.seconds) == (0, 4, 1.5, None)
+
+
+def test_records_that_are_held_back_are_behind(topic: Topic) -> None:
+    query = Query(topic.url, **EARLIEST, minOffsetsPerTrigger=100, failOnDataLoss=False)
+    assert query.trigger().num_rows == 0  # type: ignore[union-attr]
+    fill(topic, 5)
+    topic.delete_records({0: 2})
+    with pytest.warns(UserWarning, match="log starts at 2"):
+        assert query.trigger() is None
+    latest = query.reader.reportLatestOffset()
+    assert latest is not None
+    assert latest["metrics"]["offsetsBehindLatest"] == {"t": 5}  # as Kafka counts
+    assert latest["metrics"]["bytesBehindLatest"] == {"t": sizes(topic, {0: (2, 5)})}
+
+
+def test_metrics_of_a_compacted_topic_ask_nothing_of_the_store(logs: Store) -> None:
+    """Not even of a segment with holes in which the batch ends."""
+    topic = logs.create_topic("t", config={"cleanup.policy": "compact", **IN_FILES})
+    for number in range(3):
+        topic.append(kafka([str(key) for key in range(number, 30)]))
+    topic.compact(force=True)
+    query = Query(topic.url, **EARLIEST, maxOffsetsPerTrigger=1)
+    counting = CountingStore(open_store(logs.url, None))
+    query.reader._topics._store = Store(counting, Runtime())
+    assert query.plan()
+    assert counting.opened  # to find the end of the batch
+    counting.reset()
+    latest = query.reader.reportLatestOffset()
+    assert counting.counts == {}
+    assert latest is not None
+    whole = topic.at().range_sizes()[0].bytes
+    assert whole / 2 < latest["metrics"]["bytesBehindLatest"]["t"] < whole
 
 
 # --- topics that change while a stream runs --------------------------------------------------

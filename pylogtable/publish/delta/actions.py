@@ -17,6 +17,7 @@ import msgspec
 from pylogtable.format.model import Segment
 from pylogtable.format.published_state import PublishedState
 from pylogtable.format.schema import OFFSET, PARTITION, TIMESTAMP
+from pylogtable.publish.delta.deletion_vectors import Descriptor
 from pylogtable.publish.plan import TableFile
 from pylogtable.publish.table import damaged, state_in
 from pylogtable.segments.column_bounds import ColumnBounds
@@ -45,32 +46,58 @@ def txn(state: PublishedState, now_ms: int) -> Action:
     return {"txn": {"appId": APP_ID, "version": state.version, "lastUpdated": now_ms}}
 
 
-def add(file: Segment, bounds: Mapping[str, ColumnBounds], now_ms: int, *, is_data: bool) -> Action:
-    """The action that adds a file, with its statistics."""
-    return {
-        "add": {
-            "path": file.path,
-            "partitionValues": {PARTITION: str(file.partition)},
-            "size": file.size_bytes,
-            "modificationTime": now_ms,
-            "dataChange": is_data,
-            "stats": json.dumps(_statistics(file, bounds), separators=(",", ":")),
-        }
+def add(
+    file: Segment,
+    bounds: Mapping[str, ColumnBounds],
+    now_ms: int,
+    *,
+    is_data: bool,
+    vector: Descriptor | None = None,
+) -> Action:
+    """The action that adds a file, with its statistics, and with the vector of the rows that are
+    hidden in it."""
+    body = {
+        "path": file.path,
+        "partitionValues": {PARTITION: str(file.partition)},
+        "size": file.size_bytes,
+        "modificationTime": now_ms,
+        "dataChange": is_data,
+        "stats": json.dumps(_statistics(file, bounds), separators=(",", ":")),
     }
+    return {"add": body if vector is None else _with_vector(body, vector)}
 
 
-def remove(file: TableFile, now_ms: int, *, is_data: bool) -> Action:
-    """The action that removes a file from the table."""
-    return {
-        "remove": {
-            "path": file.path,
-            "deletionTimestamp": now_ms,
-            "dataChange": is_data,
-            "extendedFileMetadata": True,
-            "partitionValues": {PARTITION: str(file.partition)},
-            "size": file.size_bytes,
-        }
+def add_again(known: Mapping[str, Any], vector: Descriptor | None, now_ms: int) -> Action:
+    """The action that adds a file again, which an action `known` has added, with another vector, or
+    with none."""
+    body = {name: value for name, value in known.items() if name != "deletionVector"}
+    body |= {"modificationTime": now_ms, "dataChange": True}
+    return {"add": _with_vector(body, vector)}
+
+
+def _with_vector(body: Mapping[str, Any], vector: Descriptor | None) -> dict[str, Any]:
+    """The same with a vector. A value that is a bound may be in a row that is hidden."""
+    statistics = json.loads(body["stats"])
+    statistics.pop("tightBounds", None)
+    if vector is not None:
+        statistics["tightBounds"] = False
+    made = {**body, "stats": json.dumps(statistics, separators=(",", ":"))}
+    return made if vector is None else {**made, "deletionVector": vector}
+
+
+def remove(
+    file: TableFile, now_ms: int, *, is_data: bool, vector: Descriptor | None = None
+) -> Action:
+    """The action that removes a file, which has this vector, from the table."""
+    body = {
+        "path": file.path,
+        "deletionTimestamp": now_ms,
+        "dataChange": is_data,
+        "extendedFileMetadata": True,
+        "partitionValues": {PARTITION: str(file.partition)},
+        "size": file.size_bytes,
     }
+    return {"remove": body if vector is None else {**body, "deletionVector": vector}}
 
 
 def _statistics(file: Segment, bounds: Mapping[str, ColumnBounds]) -> dict[str, Any]:

@@ -10,16 +10,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.schema import PARTITION
 from pylogtable.lazy_arrow import pc
 from pylogtable.publish.delta.actions import Action
+from pylogtable.publish.delta.deletion_vectors import identity
+from pylogtable.publish.delta.schema import DELETION_VECTORS
 from pylogtable.publish.plan import TableFile
 
 #: The actions of which only the newest counts.
 _ONCE = ("protocol", "metaData", "txn")
 _TEXTS = pa.map_(pa.string(), pa.string())
+VECTOR = "deletionVector"
+_VECTOR = pa.field(
+    VECTOR,
+    pa.struct(
+        [
+            ("storageType", pa.string()),
+            ("pathOrInlineDv", pa.string()),
+            ("offset", pa.int32()),
+            ("sizeInBytes", pa.int32()),
+            ("cardinality", pa.int64()),
+        ]
+    ),
+)
 _ADD = pa.struct(
     [
         ("path", pa.string()),
@@ -28,6 +44,7 @@ _ADD = pa.struct(
         ("modificationTime", pa.int64()),
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
+        _VECTOR,
     ]
 )
 _REMOVE = pa.struct(
@@ -38,6 +55,7 @@ _REMOVE = pa.struct(
         ("extendedFileMetadata", pa.bool_()),
         ("partitionValues", _TEXTS),
         ("size", pa.int64()),
+        _VECTOR,
     ]
 )
 _FORMAT = pa.struct([("provider", pa.string()), ("options", _TEXTS)])
@@ -69,6 +87,15 @@ CHECKPOINT_SCHEMA = pa.schema(
         ("remove", _REMOVE),
         ("metaData", _METADATA),
         ("protocol", _PROTOCOL),
+    ]
+)
+#: The schema of a table that never had a vector.
+PLAIN_SCHEMA = pa.schema(
+    [
+        column.with_type(pa.struct([part for part in column.type if part.name != VECTOR]))
+        if column.name in ("add", "remove")
+        else column
+        for column in CHECKPOINT_SCHEMA
     ]
 )
 
@@ -111,25 +138,57 @@ class TableState:
         late = pc.greater_equal(pc.struct_field(self.removes, "deletionTimestamp"), when_ms)
         return pc.struct_field(self.removes.filter(late), "path")
 
+    def added(self, paths: Iterable[str]) -> dict[str, Action]:
+        """The actions that have added these files, by path, for those that are there."""
+        wanted = pa.array([*paths], pa.string())
+        rows = self.adds.filter(pc.is_in(self.paths, value_set=wanted))
+        return {row["path"]: _as_json(row) for row in rows.to_pylist()}
+
+    def vectors(self, since_ms: int | None = None) -> list[Action]:
+        """The deletion vectors of the files that the table shows; with a time also those of files
+        that it showed then."""
+        found = [pc.struct_field(self.adds, VECTOR)]
+        if since_ms is not None:
+            late = pc.greater_equal(pc.struct_field(self.removes, "deletionTimestamp"), since_ms)
+            found.append(pc.struct_field(self.removes.filter(late), VECTOR))
+        return [_as_json(row) for rows in found for row in rows.drop_null().to_pylist()]
+
     def after(self, actions: Iterable[Action]) -> TableState:
-        """The state after the actions of the next entries."""
+        """The state after the actions of the next entries. Files that a prompt entry removes are
+        not remembered: a vacuum keeps them without [PUB-7]."""
         single = dict(self.single)
         adds: dict[str, Action] = {}
-        removes: dict[str, Action] = {}
+        gone: list[str] = []
+        forgotten: list[tuple[str, str]] = []
+        shown_again: list[tuple[str, str]] = []
+        removes: dict[tuple[str, str], Action] = {}
+        is_prompt = False
         for action in actions:
             for name, body in action.items():
-                if name == "add":
-                    adds[body["path"]] = body
-                    removes.pop(body["path"], None)
-                elif name == "remove":
-                    removes[body["path"]] = body
+                if name == "commitInfo":
+                    is_prompt = bool(body.get("pylogtable", {}).get("prompt"))
+                elif name == "remove" and is_prompt:
+                    gone.append(body["path"])
+                    forgotten.append(_name_of(body))
                     adds.pop(body["path"], None)
+                elif name == "add":
+                    adds[body["path"]] = body
+                    removes.pop(_name_of(body), None)
+                    shown_again.append(_name_of(body))
+                elif name == "remove":
+                    removes[_name_of(body)] = body
+                    adds.pop(body["path"], None)
+                    gone.append(body["path"])
                 elif name in _ONCE:
                     single[name] = body
-        changed = pa.array([*adds, *removes], pa.string())
+        kept = _without(self.adds, pa.array([*adds, *gone], pa.string()))
         return TableState(
-            _joined(_without(self.adds, changed), adds.values(), _ADD),
-            _joined(_without(self.removes, changed), removes.values(), _REMOVE),
+            _joined(kept, adds.values(), _ADD),
+            _joined(
+                _others(self.removes, {*shown_again, *forgotten, *removes}),
+                removes.values(),
+                _REMOVE,
+            ),
             single,
         )
 
@@ -156,7 +215,13 @@ class TableState:
             )
             for name, rows in parts
         ]
-        return pa.concat_tables(tables)
+        made = pa.concat_tables(tables)
+        return made if self._has_vectors else _reshaped(made, PLAIN_SCHEMA)
+
+    @property
+    def _has_vectors(self) -> bool:
+        """True if the table names the feature. Other checkpoints are as they always were."""
+        return DELETION_VECTORS in (self.single["protocol"].get("readerFeatures") or ())
 
 
 def empty_state() -> TableState:
@@ -165,13 +230,52 @@ def empty_state() -> TableState:
 
 def state_in_checkpoint(checkpoint: pa.Table) -> TableState:
     """The state that a checkpoint of ours says."""
-    checkpoint = checkpoint.cast(CHECKPOINT_SCHEMA)
+    checkpoint = _reshaped(checkpoint, CHECKPOINT_SCHEMA).cast(CHECKPOINT_SCHEMA)
     single: dict[str, Action] = {}
     for name in _ONCE:
         rows = checkpoint[name].drop_null().to_pylist()
         if rows:
             single[name] = _as_json(rows[-1])
     return TableState(_column(checkpoint, "add"), _column(checkpoint, "remove"), single)
+
+
+def _reshaped(checkpoint: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows, whose files have a vector or have none, as in this schema."""
+    columns = [
+        _with_fields(checkpoint[column.name], column.type)
+        if column.name in ("add", "remove")
+        else checkpoint[column.name]
+        for column in schema
+    ]
+    return pa.table(columns, names=schema.names)
+
+
+def _with_fields(column: pa.ChunkedArray, kind: pa.StructType) -> pa.Array:
+    """The structs with the fields of this type. Fields that are missing are null."""
+    rows = column.combine_chunks()
+    rows = rows if isinstance(rows, pa.Array) else pa.concat_arrays(rows.chunks)
+    there = {field.name for field in rows.type}
+    fields = [rows.type.field(f.name) if f.name in there else f for f in kind]
+    values = [
+        rows.field(f.name) if f.name in there else pa.nulls(len(rows), f.type) for f in fields
+    ]
+    return pa.StructArray.from_arrays(values, fields=fields, mask=rows.is_null())
+
+
+def _name_of(action: Action) -> tuple[str, str]:
+    """What tells a file with a vector from the same file with another one."""
+    return action["path"], identity(action.get(VECTOR))
+
+
+def _others(removes: pa.Array, names: set[tuple[str, str]]) -> pa.Array:
+    """The removed files that are none of these."""
+    paths = pa.array([path for path, _ in names], pa.string())
+    same = pc.is_in(pc.struct_field(removes, "path"), value_set=paths).to_numpy(
+        zero_copy_only=False
+    )
+    for at in np.flatnonzero(same):
+        same[at] = _name_of(removes[int(at)].as_py()) in names
+    return removes.filter(pa.array(~same))
 
 
 def _column(checkpoint: pa.Table, name: str) -> pa.Array:
@@ -206,9 +310,9 @@ def _as_json(row: dict[str, Any]) -> Action:
     """An action of a checkpoint as an entry has it: maps, and nothing that is null."""
     made: Action = {}
     for name, value in row.items():
-        if name in ("configuration", "options"):
+        if name in ("configuration", "options", "partitionValues"):
             made[name] = dict(value)
-        elif name == "format":
+        elif name in ("format", VECTOR) and value is not None:
             made[name] = _as_json(value)
         elif value is not None:
             made[name] = value

@@ -13,7 +13,8 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +55,8 @@ class _Listed:
 
     entries: frozenset[int]
     checkpoints: dict[int, int]
+    #: True if it begins with the checkpoint that the hint names.
+    is_hinted: bool = False
 
     @property
     def top(self) -> int | None:
@@ -69,11 +72,16 @@ class DeltaLog:
         self._entries = NumberedObjects(store, entry_path)
         self._newest: tuple[int, bytes] | None = None
         self._lacks_checkpoint = False
+        #: The whole table at an entry, if it is known, and the entries that were put after it.
+        self._table: TableState | None = None
+        self._table_at = -1
+        self._later: list[list[Action]] = []
 
     def newest(self) -> Published | None:
         """The newest entry; None if the topic has no Delta table. Raises if somebody else wrote it,
         and if an entry that readers need is missing: then the log is no whole table."""
-        listed = self._listed()
+        listed = self._looked()
+        self._forget_table()
         while (top := listed.top) is not None:
             found = deque(self._entries.read_forward(top), maxlen=1)
             if found:
@@ -82,6 +90,7 @@ class DeltaLog:
             before, listed = listed, self._listed()  # it may have been removed meanwhile
             if listed == before:
                 raise _missing(top)
+        self._table = empty_state()
         return None
 
     def _published(self, number: int, data: bytes, listed: _Listed) -> Published:
@@ -121,6 +130,7 @@ class DeltaLog:
         self, number: int, actions: Iterable[Action], publish_id: str, runtime: Runtime
     ) -> bool:
         """Put an entry; False if another publication was faster."""
+        actions = [*actions]
         data = encode(actions)
         is_ours = put_entry(
             lambda: self._entries.create(number, data),
@@ -136,14 +146,31 @@ class DeltaLog:
             self._store.delete(entry_path(number))
             return False
         self._newest = number, data
+        if self._table is not None and number == self._table_at + len(self._later) + 1:
+            self._later.append(actions)
+        else:
+            self._forget_table()
         return True
+
+    def _forget_table(self) -> None:
+        self._table, self._table_at, self._later = None, -1, []
 
     def _publish_id(self, number: int) -> str | None:
         data = self._entries.read(number)
         return None if data is None else publish_id_of(data, entry_path(number))
 
     def table(self, number: int) -> TableState:
-        """The whole table at an entry, from the newest checkpoint and the entries after it."""
+        """The whole table at an entry. The first time it is read from the newest checkpoint and the
+        entries after it."""
+        if self._table is not None and number == self._table_at + len(self._later):
+            self._table = self._table.after(chain.from_iterable(self._later))
+            self._table_at, self._later = number, []
+        if self._table is None or number != self._table_at:
+            self._forget_table()
+            self._table, self._table_at = self._read_table(number), number
+        return self._table
+
+    def _read_table(self, number: int) -> TableState:
         begin, state = self._read_checkpoint(number)
         numbers = range(begin, number + 1)
         for at, data in zip(numbers, self._entries.read_many(numbers), strict=True):
@@ -165,6 +192,24 @@ class DeltaLog:
         if number % CHECKPOINT_INTERVAL and not self._lacks_checkpoint and not even_so:
             return
         self._write_checkpoint(number, removed_since_ms)
+
+    def remove_old_block(self, number: int) -> None:
+        """Remove entries that are not among the newest ones, at every so many entries and so many
+        at once, if what stays can be read from a checkpoint [PUB-7]."""
+        limits = self._store.limits
+        first, size = number - limits.table_entries_kept, limits.table_entries_removed
+        if number % size or first <= 0:
+            return
+        gone = range(max(0, first - size), first)
+        keys = [
+            *(entry_path(at) for at in gone),
+            *(checkpoint_path(at) for at in gone if at % CHECKPOINT_INTERVAL == 0),
+        ]
+        try:
+            if self._store.size_of(checkpoint_path(first)) is not None:
+                self._store.delete_many(keys)
+        except Exception as error:  # any error: the entry has already landed
+            _logger.warning("old entries of %s were not removed: %s", self._store.url, error)
 
     def mend(self, number: int, removed_since_ms: int) -> None:
         """Write a checkpoint at an entry if readers do not find the last one."""
@@ -224,10 +269,22 @@ class DeltaLog:
             if number is not None and number < after - 1 and info.modified_ms < before_ms
         ]
 
-    def _listed(self) -> _Listed:
+    def _looked(self) -> _Listed:
+        """The part of the log that readers of the newest entry need: from the checkpoint on that
+        the hint names. The whole log, if that checkpoint is not there, or not as the hint says."""
+        hint = self._hint()
+        named = hint.get("version")
+        if isinstance(named, int) and 0 <= named < 10**20:
+            listed = self._listed(named)
+            if listed.checkpoints.get(named) == hint.get("sizeInBytes", -1):
+                return replace(listed, is_hinted=True)
+        return self._listed()
+
+    def _listed(self, begin: int = 0) -> _Listed:
+        """The log from the entry and the checkpoint of a number on."""
         entries: set[int] = set()
         checkpoints: dict[int, int] = {}
-        for info in self._store.list(LOG_DIR):
+        for info in self._store.list_after(LOG_DIR, f"{LOG_DIR}{begin:020d}"):
             if (number := _number(_ENTRY, info.key)) is not None:
                 entries.add(number)
             elif (number := _number(_CHECKPOINT, info.key)) is not None:
@@ -236,6 +293,9 @@ class DeltaLog:
 
     def _good_checkpoints(self, listed: _Listed) -> list[int]:
         """The checkpoints in the listing, without one that the hint names and that is damaged."""
+        if listed.is_hinted:
+            self._lacks_checkpoint = False
+            return [*listed.checkpoints]
         hint = self._hint()
         named = hint.get("version")
         size = listed.checkpoints.get(named) if isinstance(named, int) else None
@@ -258,9 +318,10 @@ class DeltaLog:
     def _read_checkpoint(self, at_most: int) -> tuple[int, TableState]:
         """The state of the newest checkpoint up to an entry, and the number after its own; the
         empty state and 0 if there is none."""
-        for number in sorted(self._listed().checkpoints, reverse=True):
-            if number <= at_most and (state := self._state_at(number)) is not None:
-                return number + 1, state
+        for listed in (self._looked, self._listed):
+            for number in sorted(listed().checkpoints, reverse=True):
+                if number <= at_most and (state := self._state_at(number)) is not None:
+                    return number + 1, state
         return 0, empty_state()
 
     def _state_at(self, number: int) -> TableState | None:

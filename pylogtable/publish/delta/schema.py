@@ -23,6 +23,7 @@ INVARIANTS = "invariants"
 COLUMN_MAPPING = "columnMapping"
 TIMESTAMP_NTZ = "timestampNtz"
 TYPE_WIDENING = "typeWidening"
+DELETION_VECTORS = "deletionVectors"
 CHECKPOINT_INTERVAL = 10
 
 #: Without column mapping, Delta allows none of these in a column's name.
@@ -73,6 +74,8 @@ def metadata_of(
         properties["delta.columnMapping.maxColumnId"] = str(numbered(topic).last_field_id)
     if TYPE_WIDENING in features:
         properties["delta.enableTypeWidening"] = "true"
+    if DELETION_VECTORS in features:
+        properties["delta.enableDeletionVectors"] = "true"
     schema = _schema(topic, is_mapped=COLUMN_MAPPING in features, widened=widened)
     return {
         "id": guid(topic_id),

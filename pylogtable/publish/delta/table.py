@@ -7,15 +7,34 @@ from typing import ClassVar
 
 import msgspec
 
-from pylogtable.format.config import MANIFEST_RETENTION_MS
+from pylogtable.format.config import LATEST, MANIFEST_RETENTION_MS
 from pylogtable.format.model import MAX_OFFSET, TopicInfo
 from pylogtable.format.published_state import PublishedState
 from pylogtable.format.schema import WireType, from_arrow, widens
-from pylogtable.publish.delta.actions import Action, add, commit_info, remove, txn
+from pylogtable.publish.delta.actions import (
+    Action,
+    add,
+    add_again,
+    commit_info,
+    remove,
+    txn,
+)
+from pylogtable.publish.delta.checkpoint import VECTOR
+from pylogtable.publish.delta.deletion_vectors import (
+    VECTORS_DIR,
+    Descriptor,
+    VectorReader,
+    is_vectors,
+    objects_of,
+    remove_vectors,
+    write_vectors,
+)
 from pylogtable.publish.delta.log import LOG_DIR, DeltaLog
-from pylogtable.publish.delta.schema import features_of, metadata_of, protocol_of
+from pylogtable.publish.delta.schema import DELETION_VECTORS, features_of, metadata_of, protocol_of
+from pylogtable.publish.hidden_rows import HiddenRows
 from pylogtable.publish.plan import Shown, TableChange, TableFile
-from pylogtable.publish.table import Published
+from pylogtable.publish.roaring import Numbers, numbers
+from pylogtable.publish.table import Published, view_of
 from pylogtable.runtime import Runtime
 from pylogtable.segments.column_bounds import FileFacts, facts_of
 from pylogtable.storage.base import ObjectInfo, ObjectStore
@@ -29,11 +48,13 @@ class DeltaTable:
 
     format: ClassVar[str] = "delta"
     folder: ClassVar[str] = LOG_DIR
+    folders: ClassVar[tuple[str, ...]] = (LOG_DIR, VECTORS_DIR)
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
         self._log = DeltaLog(store)
+        self._vectors = VectorReader(store)
 
     def newest(self) -> Published | None:
         """What the table shows now; None if there is no table."""
@@ -47,6 +68,16 @@ class DeltaTable:
         """The files that the table shows, by path."""
         return self._log.table(published.number).files()
 
+    def hidden_rows(self, published: Published, paths: Sequence[str]) -> dict[str, Numbers]:
+        """The rows that the table hides in these files of it; a file without any is left out."""
+        known = self._log.table(published.number).added(paths)
+        with_vectors = {p: body[VECTOR] for p, body in known.items() if VECTOR in body}
+        return self._vectors.read(with_vectors)
+
+    def hiding_objects(self, published: Published) -> set[str]:
+        """The objects that have the vectors of the files that the table shows."""
+        return objects_of(self._log.table(published.number).vectors())
+
     def show(
         self,
         name: str,
@@ -54,6 +85,7 @@ class DeltaTable:
         shown: TopicInfo | None,
         wanted: Shown,
         change: TableChange,
+        hidden: HiddenRows | None = None,
     ) -> Published | None:
         """Show a version of the topic, after the entry `before`, whose columns are those of
         `shown`. None if another publication was faster."""
@@ -61,24 +93,66 @@ class DeltaTable:
         now_ms, publish_id = self._runtime.clock(), self._runtime.new_id()
         info = wanted.snapshot.info
         facts = facts_of(self._store, [new.file for new in change.added], info)
-        state = _state(before, shown, wanted, facts)
+        state = _state(before, shown, wanted, facts, hidden)
+        state = msgspec.structs.replace(state, is_prompt=change.is_prompt)
         if before is not None:
             state = msgspec.structs.replace(state, follows=self._log.newest_id)
+        vectors = self._new_vectors(before, hidden, publish_id)
+        known = self._touched(before, change, hidden)
         actions = [
             commit_info(state, now_ms, publish_id),
             *_table_actions(name, before, shown, info, state),
             txn(state, now_ms),
-            *(remove(gone.file, now_ms, is_data=gone.is_data) for gone in change.removed),
             *(
-                add(new.file, facts[new.file.path].bounds, now_ms, is_data=new.is_data)
+                remove(
+                    gone.file,
+                    now_ms,
+                    is_data=gone.is_data,
+                    vector=known.get(gone.file.path, {}).get(VECTOR),
+                )
+                for gone in change.removed
+            ),
+            *(
+                add(
+                    new.file,
+                    facts[new.file.path].bounds,
+                    now_ms,
+                    is_data=new.is_data,
+                    vector=vectors.get(new.file.path),
+                )
                 for new in change.added
             ),
+            *_changed_vectors(change, hidden, known, vectors, now_ms),
         ]
         if not self._log.commit(number, actions, publish_id, self._runtime):
             return None
         since_ms = now_ms - MANIFEST_RETENTION_MS
         self._log.write_checkpoint(number, since_ms, even_so=len(actions) > MANY_FILES)
+        self._log.remove_old_block(number)
         return Published(number, state)
+
+    def _touched(
+        self, before: Published | None, change: TableChange, hidden: HiddenRows | None
+    ) -> dict[str, Action]:
+        """What the table says about the files that are removed or get another vector."""
+        if before is None or hidden is None:
+            return {}
+        paths = {*hidden.changes, *(gone.file.path for gone in change.removed)}
+        return self._log.table(before.number).added(paths)
+
+    def _new_vectors(
+        self, before: Published | None, hidden: HiddenRows | None, publish_id: str
+    ) -> dict[str, Descriptor]:
+        """The vectors of the files in which other rows are hidden from now on. A vector says all
+        that is hidden in its file."""
+        if hidden is None:
+            return {}
+        known = {} if before is None else self.hidden_rows(before, [*hidden.changes])
+        rows = {
+            path: (known.get(path, numbers()) | one.hidden) - one.shown
+            for path, one in hidden.changes.items()
+        }
+        return write_vectors(self._store, {p: of for p, of in rows.items() if of}, publish_id)
 
     def mend(self, published: Published) -> None:
         """Write a checkpoint if readers do not find the last one."""
@@ -86,7 +160,7 @@ class DeltaTable:
 
     def remove(self) -> int:
         """Remove the table. The topic stays as it is. Returns how many objects were removed."""
-        return self._log.remove()
+        return self._log.remove() + remove_vectors(self._store)
 
     def needed_files(self, since_ms: int) -> set[str]:
         """The files that versions of the table from this time on show [PUB-7]."""
@@ -98,7 +172,13 @@ class DeltaTable:
 
     def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
         """The objects of the log that only versions before this time need [PUB-7]."""
-        return self._log.old_entries(listing, before_ms)
+        listed = [*listing]
+        old = [info for info in listed if is_vectors(info.key) and info.modified_ms < before_ms]
+        newest = self._log.newest() if old else None
+        if newest is not None:
+            needed = objects_of(self._log.table(newest.number).vectors(since_ms=before_ms))
+            old = [info for info in old if info.key not in needed]
+        return [*self._log.old_entries(listed, before_ms), *old]
 
 
 def _state(
@@ -106,6 +186,7 @@ def _state(
     shown: TopicInfo | None,
     wanted: Shown,
     facts: Mapping[str, FileFacts],
+    hidden: HiddenRows | None,
 ) -> PublishedState:
     snapshot = wanted.snapshot
     is_same = before is not None and before.state.topic_id == snapshot.topic_id
@@ -122,6 +203,8 @@ def _state(
     features = features_of(snapshot.info, widened)
     if before is not None:
         features |= set(before.state.features)
+    if snapshot.config.publish_view == LATEST:
+        features.add(DELETION_VECTORS)
     return PublishedState(
         topic_id=snapshot.topic_id,
         version=snapshot.version,
@@ -131,7 +214,26 @@ def _state(
         copies=dict(wanted.copies),
         features=tuple(sorted(features)),
         widened=widened,
+        **view_of(wanted, hidden),
     )
+
+
+def _changed_vectors(
+    change: TableChange,
+    hidden: HiddenRows | None,
+    known: Mapping[str, Action],
+    vectors: Mapping[str, Descriptor],
+    now_ms: int,
+) -> Iterator[Action]:
+    """A file that stays and in which other rows are hidden is removed with its vector, and added
+    again with the new one."""
+    added = {new.file.path for new in change.added}
+    for path, one in ({} if hidden is None else hidden.changes).items():
+        if path in added:
+            continue
+        file = TableFile(path, one.file.partition, one.file.size_bytes)
+        yield remove(file, now_ms, is_data=True, vector=known[path].get(VECTOR))
+        yield add_again(known[path], vectors.get(path), now_ms)
 
 
 def _in_order(types: Sequence[WireType]) -> tuple[WireType, ...]:

@@ -13,7 +13,14 @@ from collections.abc import Iterable
 
 from pylogtable.errors import CorruptTopicError, InvalidRequestError
 from pylogtable.publish.iceberg.manifests import METADATA_DIR
-from pylogtable.publish.iceberg.metadata import PUBLISH_ID, TOPIC_ID, Metadata, decode, encode
+from pylogtable.publish.iceberg.metadata import (
+    MAX_METADATA_LOG,
+    PUBLISH_ID,
+    TOPIC_ID,
+    Metadata,
+    decode,
+    encode,
+)
 from pylogtable.publish.table import ChangedByOthersError, Published, damaged, put_entry
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
@@ -26,6 +33,7 @@ _METADATA = re.compile(r"metadata/v([1-9][0-9]{0,17})\.metadata\.json")
 _FLOORS = re.compile(r"-m[0-9]+-([0-9]+)-([0-9]+)\.avro$")
 #: Hadoop writes checksums beside local files, and refuses files that do not fit to one.
 _CHECKSUM = re.compile(r"metadata/\.(v[0-9]+\.metadata\.json|version-hint\.text)\.crc")
+_DELETES = re.compile(r"metadata/pylogtable-[0-9a-z-]+-d[0-9]+\.parquet")
 _AVRO = re.compile(r"metadata/(snap-[0-9]+-1-)?pylogtable-[0-9a-z-]+\.avro")
 
 
@@ -41,6 +49,15 @@ def manifest_name(publish_id: str, serial: int, low: int, high: int) -> str:
     """The name of a manifest. It has the least and the greatest floor offset of its files, so that
     a file is found without reading all manifests."""
     return f"pylogtable-{publish_id}-m{serial}-{low}-{high}.avro"
+
+
+def delete_file_name(publish_id: str, serial: int) -> str:
+    return f"pylogtable-{publish_id}-d{serial}.parquet"
+
+
+def is_delete_file(key: str) -> bool:
+    """True if this is a file of position deletes that we wrote."""
+    return _DELETES.fullmatch(key) is not None
 
 
 def floors_in(name: str) -> tuple[int, int] | None:
@@ -167,7 +184,9 @@ class IcebergLog:
         """Tell readers where to begin."""
         try:
             self._store.write(HINT_PATH, str(number).encode())
+            self._has_hint = True
         except Exception as error:  # any error: the metadata file has already landed
+            self._has_hint = False
             _logger.warning("no hint to %s of %s: %s", number, self._store.url, error)
 
     def remove(self) -> int:
@@ -197,18 +216,26 @@ class IcebergLog:
         """What to remove: metadata files, the newest first, then what they refer to."""
         keys = [info.key for info in self._store.list(METADATA_DIR)]
         files = sorted((key for key in keys if _number(key)), key=_by_number, reverse=True)
-        avro = [key for key in keys if is_avro(key)]
+        avro = [key for key in keys if is_avro(key) or is_delete_file(key)]
         checksums = [key for key in keys if _CHECKSUM.fullmatch(key)]
         return [*files, *avro, *checksums] if files or avro else []
 
-    def old_files(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
-        """The metadata files that were replaced before this time. Those from the hint on stay:
-        readers begin there [PUB-7]."""
+    def old_files(
+        self, listing: Iterable[ObjectInfo], before_ms: int, day_ms: int
+    ) -> list[ObjectInfo]:
+        """The metadata files that were replaced before this time, and all but the last ones that
+        were replaced before `day_ms`. Those from the hint on stay: readers begin there [PUB-7]."""
         numbered = [(n, info) for info in listing if (n := _number(info.key)) is not None]
-        late = [n for n, info in numbered if info.modified_ms >= before_ms]
         newest = max((n for n, _ in numbered), default=0)
-        first = min([self._hinted() or 1, newest, *(n - 1 for n in late)])
-        return [info for n, info in numbered if n < first and info.modified_ms < before_ms]
+        last = min(self._hinted() or 1, newest)
+
+        def replaced(when_ms: int, below: int) -> set[int]:
+            late = [n - 1 for n, info in numbered if info.modified_ms >= when_ms]
+            first = min([below, *late])
+            return {n for n, info in numbered if n < first and info.modified_ms < when_ms}
+
+        old = replaced(before_ms, last) | replaced(day_ms, min(last, newest + 1 - MAX_METADATA_LOG))
+        return [info for n, info in numbered if n in old]
 
     def _publish_id(self, number: int) -> str | None:
         data = self._files.read(number)

@@ -14,7 +14,8 @@ from pylogtable.publish.iceberg.bounds import Metrics
 from pylogtable.publish.iceberg.schema import PARTITION_SPEC, Json
 from pylogtable.publish.table import damaged
 from pylogtable.storage.base import ObjectStore, check_key
-from pylogtable.storage.threads import borrowed_pool
+from pylogtable.storage.object_cache import Recent
+from pylogtable.storage.threads import borrowed_pool, map_parallel
 
 _MAGIC = b"Obj\x01"
 _MARKER_SIZE = 16
@@ -96,12 +97,14 @@ def need_pyiceberg() -> None:
 
 class ManifestFiles:
     """The manifests of the table of the topic at the root of `store`. `location` is the address
-    that the table has for it."""
+    that the table has for it. What is written waits for `flush`; some of it is kept in memory."""
 
     def __init__(self, store: ObjectStore, location: str) -> None:
         self.limits = store.limits
         self._store = store
         self._location = location
+        self._waiting: dict[str, bytes] = {}
+        self._recent: Recent[bytes] = Recent(store.limits.cached_object_bytes)
 
     def listed(self, place: str) -> list[Manifest]:
         """The manifests in a manifest list."""
@@ -142,9 +145,15 @@ class ManifestFiles:
         return [e for _, entries in self.each(mine) for e in entries if not is_live(e)]
 
     def write(
-        self, name: str, snapshot_id: int, schema: Json, entries: Iterable[Entry]
+        self,
+        name: str,
+        snapshot_id: int,
+        schema: Json,
+        entries: Iterable[Entry],
+        *,
+        of_deletes: bool = False,
     ) -> Manifest:
-        """Write a manifest. There is at least one entry."""
+        """Write a manifest, of data files or of delete files. There is at least one entry."""
         from pyiceberg.manifest import write_manifest
         from pyiceberg.partitioning import PartitionSpec
         from pyiceberg.schema import Schema
@@ -152,10 +161,11 @@ class ManifestFiles:
         spec = PartitionSpec.model_validate(PARTITION_SPEC)
         target = _Output(self.place(f"{METADATA_DIR}{name}"))
         columns = Schema.model_validate(schema)
-        with write_manifest(2, spec, columns, target, snapshot_id, _CODEC) as writer:
+        made = (spec, columns, target, snapshot_id, _CODEC)
+        with _delete_writer(*made) if of_deletes else write_manifest(2, *made) as writer:
             for entry in entries:
                 writer.add_entry(entry)
-        self._store.write(f"{METADATA_DIR}{name}", target.data)
+        self._waiting[f"{METADATA_DIR}{name}"] = target.data
         return writer.to_manifest_file()
 
     def write_list(
@@ -174,8 +184,19 @@ class ManifestFiles:
         with write_manifest_list(2, target, *ids, _CODEC) as writer:
             if manifests:
                 writer.add_manifests([*manifests])
-        self._store.write(f"{METADATA_DIR}{name}", target.data)
+        self._waiting[f"{METADATA_DIR}{name}"] = target.data
         return target.location
+
+    def flush(self) -> None:
+        """Write to the store what waits, side by side."""
+        map_parallel(self._store, lambda one: self._store.write(*one), [*self._waiting.items()])
+        for key, data in self._waiting.items():
+            self._recent.keep(key, data, len(data))
+        self._waiting.clear()
+
+    def forget_waiting(self) -> None:
+        """Forget what an earlier publication, which failed, has not written."""
+        self._waiting.clear()
 
     def place(self, key: str) -> str:
         """The address of an object, as the table has it."""
@@ -192,7 +213,8 @@ class ManifestFiles:
             raise damaged(place, "it is no name of an object") from error
 
     def _read(self, place: str) -> bytes:
-        data = self._store.read(self.key(place))
+        key = self.key(place)
+        data = self._waiting.get(key) or self._recent.find(key) or self._store.read(key)
         if data is None:
             raise damaged(self.key(place), "it is missing")
         if not is_complete(data):
@@ -225,6 +247,13 @@ def added_entry(place: str, file: Segment, metrics: Metrics, snapshot_id: int) -
     )
     status = ManifestEntryStatus.ADDED
     return ManifestEntry.from_args(status=status, snapshot_id=snapshot_id, data_file=data_file)
+
+
+def is_deletes(manifest: Manifest) -> bool:
+    """True if a manifest has delete files, and not data files."""
+    from pyiceberg.manifest import ManifestContent
+
+    return bool(manifest.content == ManifestContent.DELETES)
 
 
 def is_live(entry: Entry) -> bool:
@@ -277,6 +306,21 @@ def _decoded(key: str, decode: Callable[[], list[_T]]) -> list[_T]:
         raise
     except Exception as error:  # damaged bytes give errors of zlib and of pyiceberg
         raise damaged(key, f"it cannot be decoded: {error}") from error
+
+
+def _delete_writer(*args: Any) -> Any:
+    """pyiceberg's writer of a manifest, for one of delete files: it has only one for data files."""
+    from pyiceberg.manifest import ManifestContent, ManifestWriterV2
+
+    class _Writer(ManifestWriterV2):  # type: ignore[misc]  # pyiceberg is Any here
+        def content(self) -> Any:
+            return ManifestContent.DELETES
+
+        @property
+        def _meta(self) -> dict[str, str]:
+            return {**super()._meta, "content": "deletes"}
+
+    return _Writer(*args)
 
 
 class _Output:

@@ -8,7 +8,6 @@ publication has to know [PUB-5]. Older snapshots only say their version.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -34,6 +33,15 @@ from pylogtable.publish.table import damaged, state_in
 STATE = "pylogtable.state"
 VERSION = "pylogtable.version"
 PUBLISH_ID = "pylogtable.publish-id"
+PROMPT = "pylogtable.prompt"
+#: What stays of the summary of a snapshot that is not the current one.
+_KEPT_SUMMARY = frozenset(
+    {
+        *("operation", VERSION, PROMPT, "manifests-replaced", "total-records"),
+        *("added-data-files", "deleted-data-files", "added-records", "deleted-records"),
+    }
+)
+_HOUR_MS = 3_600_000
 TOPIC_ID = "pylogtable.topic-id"
 NAME_MAPPING = "schema.name-mapping.default"
 #: The most metadata files that the metadata log names.
@@ -142,7 +150,7 @@ def decode(data: bytes, path: str) -> Metadata | None:
 
 
 def encode(metadata: Metadata) -> bytes:
-    return json.dumps(metadata.body, separators=(",", ":")).encode()
+    return msgspec.json.encode(metadata.body)
 
 
 def snapshot_id_of(publish_id: str, step: int) -> int:
@@ -216,15 +224,20 @@ def with_columns(metadata: Metadata, topic: TopicInfo, files: Iterable[pa.Schema
 
 
 def with_snapshots(
-    metadata: Metadata, new: Sequence[IcebergSnapshot], before: str | None, keep_since_ms: int
+    metadata: Metadata,
+    new: Sequence[IcebergSnapshot],
+    before: str | None,
+    keep_since_ms: int,
+    keep_newest: int,
 ) -> Metadata:
     """The table after new snapshots; the last one is current. `before` is the place of the metadata
-    file before this one. Snapshots that were replaced before `keep_since_ms` are dropped [PUB-7].
-    """
+    file before this one. Snapshots that were replaced before `keep_since_ms` are dropped, and of
+    all but the newest most others [PUB-7]."""
     body = dict(metadata.body)
     last = new[-1]
-    older = [_without_state(one) for one in _kept([*metadata.snapshots, last], keep_since_ms)]
-    snapshots = (*older, *(_without_state(one) for one in new[:-1]), last)
+    all_snapshots = [*metadata.snapshots, *new]
+    kept = _thinned(_kept(all_snapshots, keep_since_ms), last, keep_newest)
+    snapshots = (*map(_slim, kept), last)
     known = {one.snapshot_id for one in snapshots}
     if before is not None:
         entry = {"metadata-file": before, "timestamp-ms": body["last-updated-ms"]}
@@ -252,16 +265,34 @@ def _kept(snapshots: Sequence[IcebergSnapshot], since_ms: int) -> list[IcebergSn
     return [one for one, following in pairs if following.timestamp_ms >= since_ms]
 
 
-def _without_state(snapshot: IcebergSnapshot) -> IcebergSnapshot:
-    """The state is only of use in the current snapshot, and it may be large."""
-    summary = {key: value for key, value in snapshot.summary.items() if key != STATE}
+def _thinned(
+    snapshots: Sequence[IcebergSnapshot], last: IcebergSnapshot, keep_newest: int
+) -> list[IcebergSnapshot]:
+    """Those before the last one that stay: the newest, of the others the last of each hour, and all
+    that tell a vacuum of files which it would not keep without them."""
+    few = len(snapshots) - max(0, keep_newest - 1)
+    pairs = itertools.pairwise([*snapshots, last])
+    return [
+        one
+        for number, (one, following) in enumerate(pairs)
+        if number >= few
+        or one.timestamp_ms // _HOUR_MS != following.timestamp_ms // _HOUR_MS
+        or (one.count("deleted-data-files") and PROMPT not in one.summary)
+    ]
+
+
+def _slim(snapshot: IcebergSnapshot) -> IcebergSnapshot:
+    """The state is only of use in the current snapshot, and it may be large; so are totals."""
+    if snapshot.summary.keys() <= _KEPT_SUMMARY:
+        return snapshot
+    summary = {key: text for key, text in snapshot.summary.items() if key in _KEPT_SUMMARY}
     return msgspec.structs.replace(snapshot, summary=summary)
 
 
-def replacing(snapshots: Iterable[IcebergSnapshot]) -> set[int]:
-    """The ids of the snapshots whose manifests the next snapshot does not all have."""
+def replacing(snapshots: Sequence[IcebergSnapshot]) -> set[int]:
+    """The ids of the snapshots whose manifests the next snapshot need not all have."""
     return {
-        one.parent_snapshot_id
-        for one in snapshots
-        if one.parent_snapshot_id is not None and one.count("manifests-replaced")
+        one.snapshot_id
+        for one, following in itertools.pairwise(snapshots)
+        if following.parent_snapshot_id != one.snapshot_id or following.count("manifests-replaced")
     }

@@ -22,11 +22,13 @@ from pylogtable.publish.iceberg.manifests import (
     Manifest,
     ManifestFiles,
     deleted_entry,
+    is_deletes,
     is_live,
     kept_entry,
     partitions_in,
 )
 from pylogtable.publish.iceberg.metadata import IcebergSnapshot
+from pylogtable.publish.iceberg.position_deletes import DeletePlanner, DeleteStep
 from pylogtable.publish.iceberg.schema import Json
 from pylogtable.publish.plan import TableChange, TableFile
 
@@ -60,19 +62,29 @@ class SnapshotMaker:
         step: Step,
         added: Sequence[Entry],
         properties: Mapping[str, str],
+        deletes: DeletePlanner | None = None,
     ) -> IcebergSnapshot:
         """Write the manifests of a snapshot that adds these entries and removes the files of the
-        step. `properties` are what its summary has besides."""
+        step. `properties` are what its summary has besides. `deletes` plans what is hidden."""
         parent = lineage.parent
         before = [] if parent is None else self._manifests.listed(parent.manifest_list)
-        live = [manifest for manifest in before if live_files(manifest)]
+        there = [manifest for manifest in before if live_files(manifest)]
+        live = [manifest for manifest in there if not is_deletes(manifest)]
+        hiding = [manifest for manifest in there if is_deletes(manifest)]
         rewritten, deleted = self._without(lineage, live, step)
         untouched = [m for m in live if m.manifest_path not in rewritten]
         small = to_merge(untouched, self._manifests.limits)
         merged_paths = {manifest.manifest_path for manifest in small}
         kept = [m for m in untouched if m.manifest_path not in merged_paths]
+        hidden = DeleteStep()
+        if deletes is not None:
+            hidden = deletes.step(hiding, lineage.snapshot_id)
         merged = self._merged(lineage, small)
         new = [*self._write(lineage, added), *rewritten.values(), *merged]
+        if hidden.entries:
+            new += self._write(lineage, hidden.entries, of_deletes=True)
+        else:
+            kept += hiding
         name = manifest_list_name(lineage.snapshot_id, self._publish_id)
         ids = (lineage.snapshot_id, lineage.parent_id, lineage.sequence_number)
         counts = {
@@ -80,7 +92,7 @@ class SnapshotMaker:
             "manifests-kept": len(kept),
             "manifests-replaced": len(before) - len(kept),
         }
-        summary = {"operation": step.operation, **_counted(parent, added, deleted)}
+        summary = {"operation": step.operation, **_counted(parent, added, deleted, hidden)}
         summary |= {key: str(count) for key, count in counts.items()} | dict(properties)
         return IcebergSnapshot(
             snapshot_id=lineage.snapshot_id,
@@ -130,14 +142,19 @@ class SnapshotMaker:
         entries = [kept_entry(entry) for entry in self._manifests.live_entries(small)]
         return self._write(lineage, entries)
 
-    def _write(self, lineage: SnapshotLineage, entries: Sequence[Entry]) -> list[Manifest]:
-        """Write entries to as many manifests as they need."""
+    def _write(
+        self, lineage: SnapshotLineage, entries: Sequence[Entry], *, of_deletes: bool = False
+    ) -> list[Manifest]:
+        """Write entries to as many manifests as they need. Delete files have no floor offsets."""
         made = []
         for chunk in chunks(entries, self._manifests.limits.manifest_entries):
-            floors = [floor_of(self._manifests.key(e.data_file.file_path)) for e in chunk]
+            floors = [0]
+            if not of_deletes:
+                floors = [floor_of(self._manifests.key(e.data_file.file_path)) for e in chunk]
             serial = next(self._serial)
             name = manifest_name(self._publish_id, serial, min(floors), max(floors))
-            made.append(self._manifests.write(name, lineage.snapshot_id, self._schema, chunk))
+            ids = (name, lineage.snapshot_id, self._schema)
+            made.append(self._manifests.write(*ids, chunk, of_deletes=of_deletes))
         return made
 
 
@@ -164,29 +181,39 @@ def _from_both_ends(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _counted(
-    parent: IcebergSnapshot | None, added: Sequence[Entry], deleted: Sequence[Entry]
+    parent: IcebergSnapshot | None,
+    added: Sequence[Entry],
+    deleted: Sequence[Entry],
+    hidden: DeleteStep,
 ) -> dict[str, str]:
     """What the summary says about files, records and bytes. The totals go on from the parent's."""
     new = [entry.data_file for entry in added]
     gone = [entry.data_file for entry in deleted]
+    more = [entry.data_file for entry in hidden.added]
+    less = [entry.data_file for entry in hidden.removed]
     changed = {
         "data-files": (len(new), len(gone)),
         "records": (sum(f.record_count for f in new), sum(f.record_count for f in gone)),
         "files-size": (
-            sum(f.file_size_in_bytes for f in new),
-            sum(f.file_size_in_bytes for f in gone),
+            sum(f.file_size_in_bytes for f in (*new, *more)),
+            sum(f.file_size_in_bytes for f in (*gone, *less)),
         ),
+        "delete-files": (len(more), len(less)),
+        "position-deletes": (sum(f.record_count for f in more), sum(f.record_count for f in less)),
     }
-    counts = {"changed-partition-count": len({f.partition[0] for f in (*new, *gone)})}
-    for name, (more, less) in changed.items():
-        counts[f"added-{name}"] = more
-        counts["removed-files-size" if name == "files-size" else f"deleted-{name}"] = less
+    touched = {f.partition[0] for f in (*new, *gone, *more, *less)}
+    counts = {"changed-partition-count": len(touched)}
+    for name, (plus, minus) in changed.items():
+        counts[f"added-{name}"] = plus
+        is_of_data = name in ("data-files", "records")
+        counts[f"deleted-{name}" if is_of_data else f"removed-{name}"] = minus
+    counts["added-position-delete-files"] = len(more)
+    counts["removed-position-delete-files"] = len(less)
     counts = {name: count for name, count in counts.items() if count}
-    for name, (more, less) in changed.items():
+    for name, (plus, minus) in changed.items():
         known = 0 if parent is None else parent.count(f"total-{name}")
-        counts[f"total-{name}"] = known + more - less
-    for name in ("delete-files", "position-deletes", "equality-deletes"):
-        counts[f"total-{name}"] = 0
+        counts[f"total-{name}"] = known + plus - minus
+    counts["total-equality-deletes"] = 0
     return {name: str(count) for name, count in counts.items()}
 
 
@@ -231,6 +258,13 @@ def steps_of(change: TableChange) -> list[Step]:
     operation = APPEND if not removed else OVERWRITE if added else DELETE
     last = Step(operation, added, removed, is_last=True)
     return [merged, last] if has_merged else [last]
+
+
+def one_step(change: TableChange) -> list[Step]:
+    """The snapshot that makes a change in which rows are hidden, or shown again [PUB-9]."""
+    added = tuple(new.file for new in change.added)
+    removed = tuple(gone.file for gone in change.removed)
+    return [Step(OVERWRITE, added, removed, is_last=True)]
 
 
 def live_files(manifest: Sized) -> int:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
 
-from pylogtable.errors import InvalidRequestError
-from pylogtable.format.config import MANIFEST_RETENTION_MS
+from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.format.config import DAY_MS, MANIFEST_RETENTION_MS
 from pylogtable.format.model import MAX_OFFSET, Segment, TopicInfo
 from pylogtable.format.published_state import PublishedState
+from pylogtable.publish.hidden_rows import HiddenRows
 from pylogtable.publish.iceberg.bounds import metrics_of
-from pylogtable.publish.iceberg.log import IcebergLog, is_avro, metadata_path
+from pylogtable.publish.iceberg.log import IcebergLog, is_avro, is_delete_file, metadata_path
 from pylogtable.publish.iceberg.manifests import (
     METADATA_DIR,
     Entry,
+    Manifest,
     ManifestFiles,
     added_entry,
+    is_deletes,
     need_pyiceberg,
 )
 from pylogtable.publish.iceberg.metadata import (
+    PROMPT,
     PUBLISH_ID,
     STATE,
     VERSION,
@@ -34,13 +38,26 @@ from pylogtable.publish.iceberg.metadata import (
     with_columns,
     with_snapshots,
 )
+from pylogtable.publish.iceberg.position_deletes import DeleteFiles, DeletePlanner
 from pylogtable.publish.iceberg.schema import check_file, types_by_stored_name
-from pylogtable.publish.iceberg.snapshots import SnapshotLineage, SnapshotMaker, Step, steps_of
+from pylogtable.publish.iceberg.snapshots import (
+    SnapshotLineage,
+    SnapshotMaker,
+    Step,
+    one_step,
+    steps_of,
+)
 from pylogtable.publish.plan import Shown, TableChange, TableFile
-from pylogtable.publish.table import Published
+from pylogtable.publish.roaring import Numbers
+from pylogtable.publish.table import Published, view_of
 from pylogtable.runtime import Runtime
 from pylogtable.segments.column_bounds import FileFacts, facts_of
 from pylogtable.storage.base import ObjectInfo, ObjectStore
+from pylogtable.storage.threads import map_parallel
+
+_HOUR_MS = 3_600_000
+#: A vacuum removes manifests that nobody refers to after a day and an hour.
+_LONGEST_MS = DAY_MS // 2
 
 
 class IcebergTable:
@@ -48,6 +65,7 @@ class IcebergTable:
 
     format: ClassVar[str] = "iceberg"
     folder: ClassVar[str] = METADATA_DIR
+    folders: ClassVar[tuple[str, ...]] = (METADATA_DIR,)
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._store = store
@@ -73,9 +91,27 @@ class IcebergTable:
         need_pyiceberg()
         current = self._log.metadata(published.number).current
         listed = [] if current is None else self._manifests.listed(current.manifest_list)
-        found = (entry.data_file for entry in self._manifests.live_entries(listed))
+        found = (entry.data_file for entry in self._manifests.live_entries(_of_data(listed)))
         paths = ((self._manifests.key(file.file_path), file) for file in found)
         return {p: TableFile(p, file.partition[0], file.file_size_in_bytes) for p, file in paths}
+
+    def hidden_rows(self, published: Published, paths: Sequence[str]) -> dict[str, Numbers]:
+        """The rows that the table hides in these files of it; a file without any is left out."""
+        places = {self._manifests.place(path): path for path in paths}
+        deletes = DeleteFiles(self._store, self._manifests)
+        found = deletes.rows(self._delete_files(published), places)
+        return {places[place]: rows for place, rows in found.items()}
+
+    def hiding_objects(self, published: Published) -> set[str]:
+        """The delete files of the table."""
+        entries = self._delete_files(published)
+        return {self._manifests.key(entry.data_file.file_path) for entry in entries}
+
+    def _delete_files(self, published: Published) -> list[Entry]:
+        need_pyiceberg()
+        current = self._log.metadata(published.number).current
+        listed = [] if current is None else self._manifests.listed(current.manifest_list)
+        return DeleteFiles(self._store, self._manifests).live(listed)
 
     def show(
         self,
@@ -84,10 +120,12 @@ class IcebergTable:
         shown: TopicInfo | None,
         wanted: Shown,
         change: TableChange,
+        hidden: HiddenRows | None = None,
     ) -> Published | None:
         """Show a version of the topic, after the metadata file of `before`, whose columns are
         those of `shown`. None if another publication was faster."""
         need_pyiceberg()
+        began_ms = self._runtime.clock()
         self._check_address()
         info, topic_id = wanted.snapshot.info, wanted.snapshot.topic_id
         if before is None or before.state.topic_id != topic_id:
@@ -100,16 +138,27 @@ class IcebergTable:
         for path, of in facts.items():
             check_file(info, path, of.schema)
         table = with_columns(old, info, [of.schema for of in facts.values()])
-        publish_id, state = self._runtime.new_id(), _state(wanted)
+        publish_id, state = self._runtime.new_id(), _state(wanted, hidden)
         since = None if before is None else before.state.version
-        properties = _SummaryProperties(publish_id, since, state)
-        snapshots = self._make(
-            table, properties, change, _Files(types_by_stored_name(info), facts, self._manifests)
-        )
+        properties = _SummaryProperties(publish_id, since, state, change.is_prompt)
+        deletes = None
+        if hidden is not None:
+            files = DeleteFiles(self._store, self._manifests)
+            deletes = DeletePlanner(files, hidden, wanted, change, publish_id)
+        self._manifests.forget_waiting()
+        made = _Files(types_by_stored_name(info), facts, self._manifests)
+        snapshots = self._make(table, properties, change, made, deletes)
+        self._manifests.flush()
         number = 1 if before is None else before.number + 1
         previous = None if before is None else self._manifests.place(metadata_path(before.number))
         since_ms = snapshots[-1].timestamp_ms - MANIFEST_RETENTION_MS
-        landed = with_snapshots(table, snapshots, previous, since_ms)
+        keep_newest = self._store.limits.snapshots_kept
+        landed = with_snapshots(table, snapshots, previous, since_ms, keep_newest)
+        if self._runtime.clock() - began_ms > _LONGEST_MS:
+            raise CommitConflictError(
+                "writing the manifests took so long that a vacuum may have removed them; publish "
+                "again"
+            )
         if not self._log.commit(number, landed, publish_id, self._runtime):
             return None
         self._log.write_hint(number)
@@ -135,25 +184,33 @@ class IcebergTable:
         current = metadata.current
         if current is None:
             return set()
-        entries = manifests.live_entries(manifests.listed(current.manifest_list))
+        entries = manifests.live_entries(_of_data(manifests.listed(current.manifest_list)))
         for snapshot in metadata.snapshots:
             if snapshot.timestamp_ms >= since_ms and snapshot.count("deleted-data-files"):
                 entries += manifests.deleted_entries(snapshot.manifest_list, snapshot.snapshot_id)
         return {manifests.key(entry.data_file.file_path) for entry in entries}
 
     def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
-        """The objects of the table that only versions before this time need [PUB-7]."""
+        """The objects of the table that only versions before this time need, or snapshots that
+        were dropped [PUB-7]. A metadata file of the last day has a snapshot of its last hour that
+        was not dropped, so manifests stay an hour longer than metadata files."""
         mine = [info for info in listing if info.key.startswith(METADATA_DIR)]
-        old = [info for info in mine if is_avro(info.key) and info.modified_ms < before_ms]
+        day_ms = before_ms + MANIFEST_RETENTION_MS - DAY_MS
+        old = [
+            info
+            for info in mine
+            if (is_avro(info.key) or is_delete_file(info.key))
+            and info.modified_ms < day_ms - _HOUR_MS
+        ]
         needed = self._needed_avro() if old else set()
         return [
-            *self._log.old_files(mine, before_ms),
+            *self._log.old_files(mine, before_ms, day_ms),
             *(info for info in old if info.key not in needed),
         ]
 
     def _needed_avro(self) -> set[str]:
-        """The manifest lists of all snapshots, and their manifests. A manifest is in the current
-        list, or in the last one before a snapshot that replaced it."""
+        """The manifest lists of all snapshots, their manifests and delete files. A manifest is in
+        the current list, or in the last one before a snapshot that replaced it."""
         found = self._log.table()
         if found is None:
             return set()
@@ -162,14 +219,21 @@ class IcebergTable:
         manifests = self._manifests_for(metadata)
         read = {*replacing(metadata.snapshots), metadata.body.get("current-snapshot-id")}
         needed = {manifests.key(snapshot.manifest_list) for snapshot in metadata.snapshots}
-        for snapshot in metadata.snapshots:
-            if snapshot.snapshot_id in read:
-                for manifest in manifests.listed(snapshot.manifest_list):
-                    needed.add(manifests.key(manifest.manifest_path))
-        return needed
+        lists = [one.manifest_list for one in metadata.snapshots if one.snapshot_id in read]
+        hiding: dict[str, Manifest] = {}
+        for found_in in map_parallel(self._store, manifests.listed, lists):
+            needed.update(manifests.key(manifest.manifest_path) for manifest in found_in)
+            hiding |= {one.manifest_path: one for one in found_in if is_deletes(one)}
+        deletes = DeleteFiles(self._store, manifests).live(hiding.values())
+        return needed | {manifests.key(entry.data_file.file_path) for entry in deletes}
 
     def _make(
-        self, table: Metadata, properties: _SummaryProperties, change: TableChange, files: _Files
+        self,
+        table: Metadata,
+        properties: _SummaryProperties,
+        change: TableChange,
+        files: _Files,
+        deletes: DeletePlanner | None,
     ) -> list[IcebergSnapshot]:
         """Write the snapshots of a change."""
         maker = SnapshotMaker(self._manifests, properties.publish_id, table.schema)
@@ -177,13 +241,15 @@ class IcebergTable:
         sequence_number = table.body["last-sequence-number"]
         made: list[IcebergSnapshot] = []
         parent = table.current
-        for serial, step in enumerate(steps_of(change)):
+        hides = deletes is not None and deletes.hidden.changes
+        for serial, step in enumerate(one_step(change) if hides else steps_of(change)):
             snapshot_id = snapshot_id_of(properties.publish_id, serial)
             lineage = SnapshotLineage(
                 snapshot_id, parent, sequence_number + serial + 1, now_ms + serial
             )
             added = [files.entry(file, snapshot_id) for file in step.added]
-            parent = maker.make(lineage, step, added, properties.summary(step))
+            last = deletes if step.is_last else None
+            parent = maker.make(lineage, step, added, properties.summary(step), last)
             made.append(parent)
         return made
 
@@ -200,7 +266,11 @@ class IcebergTable:
             )
 
 
-def _state(wanted: Shown) -> PublishedState:
+def _of_data(listed: Iterable[Manifest]) -> list[Manifest]:
+    return [manifest for manifest in listed if not is_deletes(manifest)]
+
+
+def _state(wanted: Shown, hidden: HiddenRows | None) -> PublishedState:
     snapshot = wanted.snapshot
     return PublishedState(
         topic_id=snapshot.topic_id,
@@ -209,6 +279,7 @@ def _state(wanted: Shown) -> PublishedState:
         committed_at_ms=snapshot.committed_at_ms,
         offsets=min(sum(state.end for state in snapshot.partitions), MAX_OFFSET),
         copies=dict(wanted.copies),
+        **view_of(wanted, hidden),
     )
 
 
@@ -220,10 +291,13 @@ class _SummaryProperties:
     publish_id: str
     since: int | None
     state: PublishedState
+    is_prompt: bool
 
     def summary(self, step: Step) -> dict[str, str]:
         version = self.state.version if step.is_last or self.since is None else self.since
         found = {VERSION: str(version), PUBLISH_ID: self.publish_id}
+        if step.removed and self.is_prompt:
+            found[PROMPT] = "true"
         if step.is_last:
             found[STATE] = msgspec.json.encode(self.state).decode()
         return found

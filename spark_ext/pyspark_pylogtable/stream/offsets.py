@@ -85,6 +85,30 @@ def decode_start(start: RawOffset, end: RawOffset) -> StreamOffsets:
     return _decode(end, "from") if is_initial(start) else decode(start)
 
 
+def with_latest(
+    end: RawOffset, latest: StreamOffsets, metrics: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The end of a batch that also tells the ends of the topics. Spark before 4.2 asks for nothing
+    else that it shows. In the checkpoint nobody reads what is added."""
+    read = decode(end)
+    unread: StreamOffsets = {}
+    for topic, newest in latest.items():
+        known = read[topic].offsets if topic in read else {}
+        further = {p: to for p, to in newest.offsets.items() if to != known.get(p)}
+        if further:
+            unread[topic] = TopicOffsets(newest.topic_id, further)
+    return {**end, **({"latest": _encode(unread)} if unread else {}), "metrics": dict(metrics)}
+
+
+def latest_of(offset: RawOffset) -> StreamOffsets:
+    """The ends of the topics, from what Spark shows as the latest offset."""
+    ends = decode(offset)
+    for topic, unread in (_decode(offset, "latest") if "latest" in offset else {}).items():
+        known = ends[topic].offsets if topic in ends else {}
+        ends[topic] = TopicOffsets(unread.topic_id, {**known, **unread.offsets})
+    return ends
+
+
 def _decode(offset: RawOffset, part: str) -> StreamOffsets:
     try:
         return {

@@ -23,6 +23,7 @@ from pyspark_pylogtable.columns import arrow_schema, check_requested, ids_of
 from pyspark_pylogtable.request.options import Options
 from pyspark_pylogtable.request.pinned import Pinned
 from pyspark_pylogtable.request.ranges import report_losses, resolve_start
+from pyspark_pylogtable.stream.behind import METRICS, left_to_read, metrics_of
 from pyspark_pylogtable.stream.limits import (
     BatchDelay,
     Limits,
@@ -47,6 +48,7 @@ from pyspark_pylogtable.stream.offsets import (
     is_initial,
     plan_ranges,
     resume,
+    with_latest,
 )
 from pyspark_pylogtable.stream.topics import StreamTopics
 from pyspark_pylogtable.tasks.driver import Driver
@@ -114,6 +116,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._warned: set[str] = set()
         # Spark before 4.2 does not pass the start of a batch.
         self._position: RawOffset = INITIAL
+        # The end of the newest batch, for how far it is behind.
+        self._planned: RawOffset | None = None
         # Up to here, the group was told what is done.
         self._done: RawOffset = INITIAL
 
@@ -130,9 +134,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            end = self._next(start, limits_in_force(limit, self._limits))
+            self._planned = self._next(start, limits_in_force(limit, self._limits))
             self._note_done(start)
-            return end
+            return self._planned
         end = self._next(self._position, self._limits)
         self._note_done(self._position)
         if self._limits.has_maximum and decode(end) != ends_of(self._topics.available):
@@ -142,12 +146,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "maxBytesPerTrigger. The next run continues from there. Without these options one "
                 "run reads everything"
             )
-        return end
+        if end == self._position:
+            return end
+        return with_latest(end, ends_of(self._topics.available), self._behind(decode(end)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The end of all topics at the last refresh, without limits."""
+        """The end of all topics at the last refresh, without limits, and how far the planned batch
+        is behind it: Spark asks a Python source for no metrics, but shows what this returns."""
         available = self._opened.available if self._opened is not None else {}
-        return encode(ends_of(available)) if available else None
+        if not available:
+            return None
+        behind = {METRICS: self._behind(decode(self._planned))} if self._planned else {}
+        return {**encode(ends_of(available)), **behind}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._position = end
@@ -189,6 +199,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not is_initial(start) and start != self._done:
             self._done = dict(start)
             self._topics.commit_to_group(decode(start))
+
+    def _behind(self, end: StreamOffsets) -> dict[str, Any]:
+        """The metrics of a batch that ends here. No data file is read for them."""
+        available = self._topics.available
+        left = left_to_read(end, ends_of(available))
+        return metrics_of(
+            left, {topic: self._bytes(topic, ranges) for topic, ranges in left.items()}
+        )
+
+    def _bytes(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> int:
+        starts = self._topics.available[topic].starts
+        spans = {
+            p: (max(start, starts[p]), end) for p, (start, end) in ranges.items() if start < end
+        }
+        if not spans:
+            return 0
+        sizes = self._topics.views[topic].range_sizes(spans, exact=False)
+        return sum(size.bytes for size in sizes.values())
 
     @property
     def _topics(self) -> StreamTopics:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from pylogtable import MaintainReport
-from pylogtable.engine import maintain, protected_groups
+from pylogtable import MaintainReport, Store
+from pylogtable.engine import MAINTENANCE_JOBS, maintain, protected_groups
 from pyspark_pylogtable.table.jobs import where_it_pays
 from pyspark_pylogtable.table.log_table import LogTable
 from pyspark_pylogtable.table.scheduled_job import ScheduledJob, job_parser
@@ -17,7 +17,13 @@ from pyspark_pylogtable.table.scheduled_job import ScheduledJob, job_parser
 def main(argv: Sequence[str] | None = None) -> None:
     asked = _parser().parse_args(argv)
     job = ScheduledJob("maintenance", asked)
-    store = job.open_store()
+    jobs = [name for name in MAINTENANCE_JOBS if asked.vacuum or name != "vacuum"]
+    maintain_once(job, job.open_store(), jobs)
+
+
+def maintain_once(job: ScheduledJob, store: Store, jobs: Sequence[str]) -> None:
+    """Run these maintenance jobs on each topic, with the arguments of `maintenance_parser`."""
+    asked = job.asked
     names = job.topics(store)
     protected = protected_groups(store, asked.protect_group, names)
     run_units = where_it_pays(SparkSession.builder.getOrCreate())
@@ -26,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         return maintain(
             table.topic,
             run_units,
-            vacuum=asked.vacuum,
+            jobs=jobs,
             protect_groups=protected[table.topic.name],
             dry_run=asked.dry_run,
             report_errors=True,
@@ -36,11 +42,17 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = job_parser(
+    parser = maintenance_parser(
         "pylogtable-maintain-job",
         "Retention, compaction, merge and vacuum, as each topic's settings ask.",
     )
     parser.add_argument("--no-vacuum", dest="vacuum", action="store_false", help="remove no files")
+    return parser
+
+
+def maintenance_parser(prog: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the arguments that maintenance has, once or again and again."""
+    parser = job_parser(prog, description)
     parser.add_argument(
         "--protect-group",
         metavar="NAME",

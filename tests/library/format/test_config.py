@@ -35,9 +35,12 @@ KAFKAS_DEFAULTS = {
 }
 
 
-DEFAULTS = {  # the last three are settings of our own
+DEFAULTS = {  # the others are settings of our own
     **KAFKAS_DEFAULTS,
     "publish.formats": "none",
+    "publish.max.lag.ms": "2000",
+    "offsets.retention.minutes": "-1",
+    "publish.view": "records",
     "inline.max.bytes": "16384",
     "combined.appends": "true",
 }

@@ -92,7 +92,7 @@ def test_new_rewrite_job_needs_only_plan_and_rewrite(topic: Topic) -> None:
 
 def test_every_job_of_maintain_has_a_field_in_the_report() -> None:
     config = parse_config({"cleanup.policy": "compact,delete"})
-    jobs = [make(config, MaintainOptions()) for make in JOBS]
+    jobs = [make(config, MaintainOptions()) for make in JOBS.values()]
     assert [job.name for job in jobs if job] == ["retention", "compaction", "merge", "vacuum"]
     assert {job.name for job in jobs if job} <= {field.name for field in fields(MaintainReport)}
 

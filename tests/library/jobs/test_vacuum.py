@@ -13,8 +13,8 @@ import pytest
 from pylogtable import CorruptTopicError, InvalidRequestError, Store, Topic
 from pylogtable.engine import plan_append
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import IN_FILES, SMALL, Clock, kafka, make_store, rows
-from tests.stores import AgingDisk
+from tests.builders import IN_FILES, SMALL, Clock, data_files, kafka, make_store, rows
+from tests.stores import AgingDisk, CountingStore
 
 DAY = 86_400_000
 COMPACT = {"cleanup.policy": "compact"}
@@ -269,3 +269,33 @@ def test_leaf_stays_as_long_as_a_root_that_stays_names_it(
     leaves = {leaf for version in roots.versions() for leaf in roots.read(version).leaves}
     for leaf in leaves:
         assert topic._log.manifest.leaves.load(leaf, None)
+
+
+def test_many_commits_are_not_read_and_their_files_stay_longer() -> None:
+    """At 10 appends a second, a week has six million commits."""
+    clock = Clock()
+    objects = CountingStore(MemoryStore(clock=clock))
+    limits = replace(SMALL, vacuum_commits=20)
+    topic = make_store(objects, clock, limits).create_topic("t", config={**COMPACT, **IN_FILES})
+    versions = {}
+    for day in range(12):
+        for number in range(8):
+            topic.append(kafka(["a", "b"], [f"{day}a", f"{number}b"]))
+        topic.compact(force=True)
+        versions[topic.version] = clock(), topic.read().read_all()
+        clock.tick(DAY)
+    objects.reset()
+    report = topic.vacuum(dry_run=False)
+    read = {key for verb, key in objects.by_key if verb == "read" and "_manifest/0" in key}
+    in_window = 7 * 9
+    assert len([key for key in read if "root" not in key]) < in_window / 2
+    made_ms = {info.key: info.modified_ms for info in objects.list()}
+    assert report.data_files > 0
+    assert all(key not in made_ms for key in report.files)
+    for version, (at_ms, before) in versions.items():
+        if at_ms > clock() - 7 * DAY:
+            assert topic.read(version=version).read_all() == before
+    assert topic.verify(data=True)
+    live = {f"t/{path}" for path in topic.segments()["path"].to_pylist()}
+    replaced = [made_ms[key] for key in data_files(objects) if key not in live]
+    assert clock() - 10.5 * DAY <= min(replaced) < clock() - 9 * DAY

@@ -14,6 +14,7 @@ from pylogtable.log.manifest import Manifest
 from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import IN_FILES, Clock, kafka, make_store, rows
+from tests.stores import CountingStore
 
 Fold = Callable[[MemoryStore], View]
 
@@ -49,6 +50,9 @@ def test_range_sizes_and_offset_after_records_agree_with_a_read(in_leaves: bool)
         for stop in range(start, end + 1, 11):
             expected = int(np.sum((there >= start) & (there < stop)))
             assert view.range_sizes({0: (start, stop)})[0].records == expected
+            # Two segments at most are cut, and only of these the records are estimated.
+            estimate = view.range_sizes({0: (start, stop)}, exact=False)[0].records
+            assert abs(estimate - expected) <= min(stop - start, 2 * 40)
         later = there[there >= start]
         for wanted in (0, 1, 2, 5, 30, len(later), len(later) + 1):
             reached = view.offset_after_records(0, start, wanted)
@@ -117,6 +121,26 @@ def test_offset_after_bytes_always_advances_over_holes(in_leaves: bool) -> None:
             assert after > at
             at, steps = after, steps + 1
         assert steps == 1 if size == 10**9 else steps > 1
+
+
+@pytest.mark.parametrize("in_leaves", [False, True], ids=["in the tail", "in leaves"])
+def test_an_estimate_is_exact_for_whole_segments_and_reads_no_file(in_leaves: bool) -> None:
+    objects = MemoryStore()
+    topic = compacted(objects)
+    if in_leaves:
+        fold(objects)
+    counting = CountingStore(objects)
+    view = make_store(counting).topic("t").at()
+    segments = view.segments()
+    ends = segments["end_offset"].to_pylist()
+    view.range_sizes()  # the leaves are there
+    counting.reset()
+    estimates = [view.range_sizes({0: (0, end)}, exact=False)[0] for end in ends]
+    cut = view.range_sizes({0: (1, ends[0] - 1)}, exact=False)[0]
+    assert counting.counts == {}
+    assert estimates == [topic.at().range_sizes({0: (0, end)})[0] for end in ends]
+    assert 0 < cut.records < segments["records"][0].as_py()
+    assert 0 < cut.bytes < segments["size_bytes"][0].as_py()
 
 
 def test_range_sizes_of_an_empty_partition() -> None:

@@ -1,0 +1,12 @@
+"""Which version of the library this is, as a sample."""
+
+from __future__ import annotations
+
+import pylogtable
+from pylogtable.metrics.catalog import BUILD_INFO
+from pylogtable.metrics.sample import Sample
+
+
+def build_sample(command: str) -> Sample:
+    """The sample of a process that runs this command."""
+    return Sample(BUILD_INFO, (pylogtable.__version__, command), 1)

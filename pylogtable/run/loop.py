@@ -1,0 +1,249 @@
+"""The loop that keeps a store in shape: finds topics, looks at them, and runs the jobs that are
+due.
+
+It holds nothing that has to survive. Every job is safe beside writers, readers and other jobs, also
+beside the same job of another process, and can be killed at any point [LOG-8].
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
+from pylogtable.events import log_event
+from pylogtable.format.paths import check_topic_name
+from pylogtable.jobs.work import RunUnits, in_threads
+from pylogtable.operation import new_operation
+from pylogtable.run.job_run import JobRun
+from pylogtable.run.kafka_imports import RunningImports
+from pylogtable.run.kept_topic import KeptTopic
+from pylogtable.run.lanes import LANE_OF, LOOK, Lanes, ThreadLanes
+from pylogtable.run.members import Members
+from pylogtable.run.options import RunOptions
+from pylogtable.store import Store
+
+_logger = logging.getLogger(__name__)
+
+#: How often new topics are looked for, and how often a folder that was no topic is asked again.
+DISCOVERY_MS = 30_000
+NO_TOPIC_MS = 60_000
+#: After a topic could not be read, it is looked at again after this time.
+UNREADABLE_MS = 30_000
+#: A clock that goes back by less than this makes nothing late that anybody would notice.
+SET_BACK_MS = 1_000
+
+
+class Loop:
+    """Looks after the topics of a store. `tick` begins what is due; `run` does so until it is
+    stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: RunOptions,
+        run_units: RunUnits | None = None,
+        lanes: Lanes | None = None,
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._runtime = store._runtime
+        # No events: a signal's handler that calls `stop` may have come while this very thread holds
+        # the lock of one.
+        self._has_to_stop = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._run_units = run_units or in_threads(options.threads, self.is_stopped)
+        self._run_all = run_units or in_threads(options.threads)
+        self._lanes = ThreadLanes() if lanes is None else lanes
+        self.members = Members(store._store, store._runtime, options.task)
+        self._imports = RunningImports(
+            store, options.imports, self.members, self.is_stopped, self._tell
+        )
+        self._lock = threading.Lock()
+        self._kept: dict[str, KeptTopic] = {}
+        #: When to look at each topic, and at each folder that may become one.
+        self._due_ms: dict[str, int] = {}
+        #: The lanes that work on a topic now.
+        self._busy: set[tuple[str, str]] = set()
+        self._discovery_ms = self._now_ms = 0
+        self._has_warned = False
+
+    def stop(self) -> None:
+        """End after the running commits. A handler of signals may call it."""
+        self._has_to_stop = True
+        self._wakes.put(None)
+
+    def is_stopped(self) -> bool:
+        """True once `stop` was called, or `run` has ended."""
+        return self._has_to_stop
+
+    def run(self) -> None:
+        """Look after the topics until `stop` is called."""
+        try:
+            while not self._has_to_stop:
+                sleep_ms = self.tick() - self._runtime.clock()
+                self._sleep(max(sleep_ms, 0) / 1000)
+        finally:
+            self._has_to_stop = True
+            self._lanes.close()
+            self._imports.close()
+            self.members.leave()
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait so long, or until something has happened."""
+        with suppress(Empty):
+            self._wakes.get(timeout=seconds)
+            while True:
+                self._wakes.get_nowait()
+
+    def tick(self) -> int:
+        """Begin what is due, and return when the next thing is."""
+        is_set_back = self._runtime.clock() < self._now_ms - SET_BACK_MS
+        if is_set_back:
+            self._forget()
+        with new_operation():
+            if is_set_back or self._runtime.clock() >= self.members.next_beat_ms:
+                self.members.beat()
+            if self._runtime.clock() >= self._discovery_ms:
+                self._discover()
+        self._imports.tick()
+        now_ms = self._now_ms = self._runtime.clock()
+        with self._lock:
+            due = [name for name in self._idle() if self._due_ms[name] <= now_ms]
+        for name in due:
+            if not self.members.owns(name):
+                self._kept.pop(name, None)
+                self._due_ms[name] = self.members.next_beat_ms
+            elif self._take(name, LOOK):
+                self._lanes.start(LOOK, partial(self._turn, name))
+        with self._lock:
+            times = [self._due_ms[name] for name in self._idle()]
+        return min([*times, self.members.next_beat_ms, self._discovery_ms])
+
+    def _forget(self) -> None:
+        """Begin anew. The clock was set back, so no time that was noted says when something is due;
+        nothing must wait until the clock is there again."""
+        with self._lock:
+            self._kept.clear()
+            self._due_ms = dict.fromkeys(self._due_ms, 0)
+        self._discovery_ms = 0
+
+    def _idle(self) -> list[str]:
+        """The topics that nobody looks at now."""
+        return [name for name in self._due_ms if (name, LOOK) not in self._busy]
+
+    def _discover(self) -> None:
+        """Look for new topics. A folder that was no topic is asked again from time to time."""
+        now_ms = self._runtime.clock()
+        self._discovery_ms = now_ms + DISCOVERY_MS
+        names: Sequence[str]
+        try:
+            if self._options.topics is not None:
+                names = self._options.topics
+            else:
+                names = [n for n in self._store._store.list_folders() if _may_be_topic(n)]
+        except LogTableError as error:
+            self._tell(JobRun("", "look", now_ms, 0.0, error=error))
+            return
+        if not names and not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "there is no topic in %s yet; this goes on and looks for new ones", self._store.url
+            )
+        with self._lock:
+            for name in self._due_ms.keys() - {*names}:
+                del self._due_ms[name]
+                self._kept.pop(name, None)
+            for name in names:
+                self._due_ms.setdefault(name, now_ms)
+
+    def _turn(self, name: str) -> None:
+        """Look at a topic, begin the jobs that are due, and publish if that is due."""
+        look_ms, began_ms = UNREADABLE_MS, self._runtime.clock()
+        try:
+            with new_operation():
+                kept = self._opened(name)
+                due = kept.look()
+            by_lane: dict[str, list[str]] = {}
+            for job in due:
+                by_lane.setdefault(LANE_OF[job], []).append(job)
+            soon = by_lane.pop(LOOK, [])
+            for lane, jobs in by_lane.items():
+                if self._take(name, lane):
+                    self._lanes.start(lane, partial(self._work, kept, lane, jobs))
+            self._run_jobs(kept, soon)
+            look_ms = kept.look_ms
+        except TopicNotFoundError:
+            # It was deleted, perhaps another one is in its place by now; or it is no topic.
+            look_ms = 0 if self._kept.pop(name, None) else NO_TOPIC_MS
+        except LogTableError as error:
+            self._kept.pop(name, None)
+            self._tell(JobRun(name, "look", self._runtime.clock(), 0.0, error=error))
+        except Exception:
+            _logger.exception("topic %r was not looked after, and will be later", name)
+        finally:
+            with self._lock:
+                self._busy.discard((name, LOOK))
+                if name in self._due_ms:
+                    # Not from the end: what came during a long publication has waited already.
+                    self._due_ms[name] = max(began_ms + look_ms, self._runtime.clock())
+            self._wakes.put(None)
+
+    def _opened(self, name: str) -> KeptTopic:
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = KeptTopic(self._store.topic(name), self._options, self._run_units, self._run_all)
+            self._kept[name] = kept
+        return kept
+
+    def _work(self, kept: KeptTopic, lane: str, jobs: Sequence[str]) -> None:
+        try:
+            self._run_jobs(kept, jobs)
+        except Exception:
+            _logger.exception("the jobs %s of topic %r ended early", ", ".join(jobs), kept.name)
+        finally:
+            with self._lock:
+                self._busy.discard((kept.name, lane))
+
+    def _run_jobs(self, kept: KeptTopic, jobs: Sequence[str]) -> None:
+        for job in jobs:
+            if self._has_to_stop or not self.members.owns(kept.name):
+                return
+            self._tell(kept.run(job))
+
+    def _tell(self, run: JobRun) -> None:
+        if run.error is not None:
+            message = "%(job)s of topic %(topic)s failed, and will be tried again: %(error)s"
+            if not run.topic:
+                message = "the topics of the store are not known, and will be later: %(error)s"
+            code = type(run.error).__name__
+            log_event(
+                _logger, logging.WARNING, message, error=run.error, error_code=code, **run.fields
+            )
+        else:
+            level = logging.INFO if run.has_changed else logging.DEBUG
+            log_event(
+                _logger, level, "%(job)s of %(topic)s: %(done)s", done=run.report, **run.fields
+            )
+        if self._options.on_job is not None:
+            self._options.on_job(run)
+
+    def _take(self, name: str, lane: str) -> bool:
+        """True if nothing of the topic runs in this lane; then something does."""
+        with self._lock:
+            if (name, lane) in self._busy:
+                return False
+            self._busy.add((name, lane))
+            return True
+
+
+def _may_be_topic(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidRequestError:
+        return False
+    return True

@@ -1,0 +1,161 @@
+"""The soft claim of a process on topics: a small object that it writes every few seconds.
+
+A claim saves work and protects nothing. Jobs are safe beside each other, so if two processes look
+after one topic for a moment, or nobody may write claims, the data is right all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from pylogtable.errors import StorageError
+from pylogtable.run.share_plan import Beat, living, owner
+from pylogtable.runtime import Runtime
+from pylogtable.storage.base import ObjectStore
+
+_logger = logging.getLogger(__name__)
+
+#: In the folder of the store. No topic can have this name.
+MEMBERS_DIR = "run=members/"
+#: How often a member shows itself, and after which silence the others take over its topics.
+BEAT_MS = 10_000
+LEASE_MS = 30_000
+#: The object of a member that was killed is removed by another one after this time.
+GONE_MS = 10 * LEASE_MS
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Members:
+    """The processes that run jobs in a store, as this one sees them. They share topics only if they
+    have the same `task`: a process that does not merge must not claim a topic from one that does.
+    """
+
+    def __init__(self, store: ObjectStore, runtime: Runtime, task: str = "all") -> None:
+        self._store = store
+        self._runtime = runtime
+        self._task = f"{task}-"
+        self.id = f"{self._task}{runtime.new_id()}"
+        self._key = f"{MEMBERS_DIR}{self.id}.json"
+        self._began_ms = self._next_ms = runtime.clock()
+        self._members: Sequence[str] = ()
+        self._seen_ms: int | None = None
+        self._has_claimed = False
+        #: Others need one beat to see a new member, so it waits as long before it begins.
+        self._starts_ms: int | None = None
+
+    @property
+    def next_beat_ms(self) -> int:
+        """When to call `beat` again."""
+        return self._next_ms
+
+    def beat(self) -> None:
+        """Show that this process is alive, and look who else is. A store that fails is asked again;
+        where claims cannot be written at all, this process looks after all topics."""
+        now_ms = self._runtime.clock()
+        self._next_ms = now_ms + BEAT_MS
+        try:
+            self._store.write(self._key, self._about(now_ms))
+            found = list(self._store.list(MEMBERS_DIR))
+        except StorageError as error:
+            if not self._has_claimed:
+                if self._seen_ms is None:
+                    _logger.warning("this process cannot claim topics, and takes all: %s", error)
+                self._members, self._starts_ms, self._seen_ms = (self.id,), now_ms, now_ms
+            return
+        beats = [Beat(info.key[len(MEMBERS_DIR) : -5], info.modified_ms) for info in found]
+        if not self._has_claimed:
+            beats = [beat for beat in beats if not self._was_killed_here(beat.member)]
+        before = set(self._members)
+        mine_ms = next((beat.at_ms for beat in beats if beat.member == self.id), now_ms)
+        alive = living(beats, mine_ms, LEASE_MS)
+        alike = [name for name in alive if name.startswith(self._task)]
+        self._members = sorted({self.id, *alike})
+        self._tell(before)
+        if not self._has_claimed or not self._is_seen(now_ms):
+            is_alone = len(self._members) == 1
+            self._starts_ms = now_ms if is_alone else now_ms + BEAT_MS
+        self._seen_ms, self._has_claimed = now_ms, True
+        self._remove_gone(beats, mine_ms)
+
+    def owns(self, topic: str) -> bool:
+        """Whether this process looks after the topic. False while its own claim is too old, and
+        just after it has come: others may look after the topic."""
+        now_ms = self._runtime.clock()
+        if not self._is_seen(now_ms) or self._starts_ms is None or now_ms < self._starts_ms:
+            return False
+        return owner(topic, self._members) == self.id
+
+    def _is_seen(self, now_ms: int) -> bool:
+        """Whether the others count this process as alive: its last beat is within the lease. False
+        too if the clock was set back since."""
+        return self._seen_ms is not None and 0 <= now_ms - self._seen_ms < LEASE_MS
+
+    def _was_killed_here(self, member: str) -> bool:
+        """True if the claim is of a process of this machine that does not live any more: most
+        likely this one was started in its place, and need not wait for the end of its lease."""
+        key = f"{MEMBERS_DIR}{member}.json"
+        try:
+            about = json.loads(self._store.read(key) or b"{}")
+            is_here = about.get("machine") == _machine() is not None
+            if is_here and not _lives(int(about["process"])):
+                self._store.delete(key)
+                return True
+        except (StorageError, ValueError, KeyError, AttributeError):
+            return False
+        return False
+
+    def _remove_gone(self, beats: Sequence[Beat], mine_ms: int) -> None:
+        for beat in beats:
+            if abs(mine_ms - beat.at_ms) > GONE_MS:
+                with suppress(StorageError):  # the next beat tries again
+                    self._store.delete(f"{MEMBERS_DIR}{beat.member}.json")
+
+    def leave(self) -> None:
+        """Give all topics up, so that others need not wait for the end of the lease."""
+        try:
+            self._store.delete(self._key)
+        except StorageError as error:
+            _logger.warning("the claim of this process was not removed: %s", error)
+
+    def _about(self, now_ms: int) -> bytes:
+        about = {
+            "host": socket.gethostname(),
+            "machine": _machine(),
+            "process": os.getpid(),
+            "began_ms": self._began_ms,
+            "at_ms": now_ms,
+        }
+        return json.dumps(about).encode()
+
+    def _tell(self, before: set[str]) -> None:
+        now = set(self._members)
+        for member in sorted(now - before - {self.id}):
+            _logger.info("process %s shares the topics from now on", member)
+        for member in sorted(before - now):
+            _logger.info("process %s is gone; others look after its topics", member)
+
+
+@cache
+def _machine() -> str | None:
+    """A name of this machine since its last start; None if there is none."""
+    try:
+        return f"{socket.gethostname()} {_BOOT_ID.read_text().strip()}"
+    except OSError:
+        return None
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,117 @@
+"""`pylogtable metrics`, and the metrics that other commands serve."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+import pylogtable
+from tests.builders import damage
+from tests.cli.conftest import ROOT, Run
+from tests.library.metrics.values import Values
+from tests.prometheus.server import until
+
+
+def test_it_prints_the_metrics_of_all_topics(run: Run, clicks: pylogtable.Topic) -> None:
+    done = run("metrics")
+    assert (done.status, done.err) == (0, "")
+    found = Values(done.out)
+    assert found.of("topic_records", topic="clicks") == 4
+    assert found.of("partition_end_offset") is None
+    assert Values(run("metrics", "--openmetrics").out).of("topic_records", topic="clicks") == 4
+    of_partition = Values(run("metrics", "--per-partition").out).of(
+        "partition_end_offset", partition="0"
+    )
+    assert of_partition == 3
+
+
+def test_the_same_as_json(run: Run, clicks: pylogtable.Topic) -> None:
+    found = {one["name"]: one["samples"] for one in run("metrics", "--output", "json").json}
+    assert [one["value"] for one in found["pylogtable_topic_records"]] == [4]
+
+
+def test_a_file_is_replaced_in_one_step(run: Run, clicks: pylogtable.Topic, tmp_path: Path) -> None:
+    """Its inode is another one, and nothing is left beside it."""
+    folder = tmp_path / "collector"
+    folder.mkdir()
+    target = folder / "pylogtable.prom"
+    target.write_text("old")
+    with target.open() as old:
+        done = run("metrics", "-o", target)
+        assert (done.status, done.out, done.err) == (0, "", "")
+        assert old.read() == "old"
+    assert Values(target.read_text()).of("topic_records") == 4
+    assert os.listdir(folder) == ["pylogtable.prom"]
+    run("metrics", "-o", folder / "no" / "such.prom").failed("cannot be written", "No such file")
+
+
+def test_a_damaged_topic_is_named_and_does_not_stop_it(run: Run, broken_store: Path) -> None:
+    damage(broken_store / "users")
+    done = run("metrics", broken_store)
+    assert done.status == 0
+    assert "not all can be measured" in done.err
+    found = Values(done.out)
+    assert found.of("topic_up", topic="orders") == 1
+    assert found.of("topic_up", topic="users") == 0
+
+
+def scraped(address: str) -> Values:
+    with urlopen(address) as reply:
+        return Values(reply.read().decode())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["mirror", "clicks", "./copies", "--follow"], ["run", "--yes"]],
+    ids=lambda command: command[0],
+)
+def test_a_program_serves_its_metrics_while_it_works(
+    command: list[str], clicks: pylogtable.Topic, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pylogtable", *command, "--metrics-port", "0"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "metrics" in line)
+        port = re.search(r"http://0\.0\.0\.0:(\d+)/metrics", said)
+        assert port is not None
+        address = f"http://127.0.0.1:{port[1]}/metrics"
+        asked = {"kind": "get", "outcome": "ok"}
+        found = until(  # it serves before it asks the store for anything
+            lambda: scraped(address),
+            lambda found: found.of("request_duration_seconds_count", **asked),
+            "requests",
+        )
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert found.of("build_info", command=command[0]) == 1
+    assert process.returncode == 143
+
+
+def test_options_that_would_do_nothing_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
+    run("run", "--once", "--yes", "--metrics-port", "0").failed("--metrics-port", status=2)
+    for option in (["--metrics-host", "127.0.0.1"], ["--metrics-per-partition"]):
+        run("mirror", "clicks", "./copies", *option).failed("--metrics-port", status=2)
+
+
+def test_a_port_that_is_taken_is_named(run: Run, clicks: pylogtable.Topic) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = ("--metrics-port", port, "--metrics-host", "127.0.0.1")
+        run("mirror", "clicks", "./copies", *options).failed(f"127.0.0.1:{port}", "--metrics-port")

@@ -1,0 +1,127 @@
+"""`pylogtable run`: what it prints, how it ends, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+import pylogtable
+from pylogtable.run import JOB_NAMES
+from tests.builders import kafka
+from tests.cli.conftest import Run, start
+
+
+@pytest.fixture
+def published(store_dir: Path) -> pylogtable.Topic:
+    topic = pylogtable.open(store_dir).create_topic("t", config={"publish.formats": "delta"})
+    topic.append(kafka(["a", "b"]))
+    return topic
+
+
+def test_it_runs_until_sigterm_and_publishes_what_comes_meanwhile(
+    published: pylogtable.Topic,
+) -> None:
+    program = start("run", "--every", "50ms", "--output", "json")
+    assert program.stdout is not None
+    first = json.loads(program.stdout.readline())
+    assert (first["topic"], first["job"]) == ("t", "publication")
+    version = published.append(kafka(["c"])).version
+    table = json.loads(program.stdout.readline())["report"]["tables"][0]
+    assert table["format"] == "delta"
+    assert table["version"] >= version
+    program.send_signal(signal.SIGTERM)
+    _, err = program.communicate(timeout=60)
+    assert (program.returncode, err) == (143, b"")
+    (status,) = published.describe().published
+    assert status.lag_records == 0
+    # Its claim is gone, so another process would begin at once.
+    folder = Path(published.url).parent / "run=members"
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_new_topics_are_looked_after_and_claims_are_no_topics(store_dir: Path) -> None:
+    program = start("run", "--every", "50ms", "--jobs", "publication", "--output", "json")
+    store = pylogtable.open(store_dir)
+    # Other folders are looked for when the process shows itself the first time.
+    topic = store.create_topic("first", config={"publish.formats": "delta"})
+    topic.append(kafka(["a"]))
+    assert program.stdout is not None
+    assert json.loads(program.stdout.readline())["topic"] == "first"
+    assert store.topics() == ["first"]
+    program.send_signal(signal.SIGINT)
+    program.communicate(timeout=60)
+    assert program.returncode == 130
+
+
+def test_once_does_what_maintain_does(run: Run, published: pylogtable.Topic) -> None:
+    done = run("run", "--once", "--yes", "--output", "json")
+    assert (done.status, done.err) == (0, "")
+    (report,) = done.json
+    assert report["publication"]["tables"][0]["version"] == 1
+    assert set(JOB_NAMES) - set(report) == {"mirror"}
+
+
+def test_once_runs_the_jobs_and_topics_that_are_named(
+    run: Run, published: pylogtable.Topic, store_dir: Path
+) -> None:
+    pylogtable.open(store_dir).create_topic("other")
+    done = run("run", "--once", "--jobs", "merge,retention", "--topics", "t", "--output", "json")
+    (report,) = done.json
+    assert report["topic"] == "t"
+    assert report["publication"] is report["vacuum"] is None
+    assert report["merge"] is not None
+
+
+def test_dry_run_changes_nothing(run: Run, published: pylogtable.Topic) -> None:
+    version = published.version
+    done = run("run", "--dry-run")
+    assert (done.status, done.err) == (0, "")
+    assert "would publish delta: a new table" in done.out
+    assert published.version == version
+
+
+def test_once_mirrors_too(run: Run, published: pylogtable.Topic, tmp_path: Path) -> None:
+    done = run("run", "--once", "--mirror-to", tmp_path / "copies", "--yes")
+    assert (done.status, done.err) == (0, "")
+    assert pylogtable.open(tmp_path / "copies").topic("t").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--jobs", "publish"], ["no job 'publish'", "publication"]),
+        (["--jobs", "mirror"], ["--mirror-to"]),
+        (["--mirror-groups"], ["--mirror-to"]),
+        (["--topics", "orderz"], ["orderz"]),
+        (["--every", "0s"], ["every"]),
+        (["--kafka-topic", "x"], ["--bootstrap-servers"]),
+        (["--protect-group", "nobody", "--once"], ["nobody"]),
+        (["--protect-group", "nobody"], ["nobody"]),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_done(
+    run: Run, published: pylogtable.Topic, arguments: list[str], words: list[str]
+) -> None:
+    version = published.version
+    done = run("run", *arguments)
+    assert done.status in (1, 2)
+    assert all(word in done.err for word in words), done.err
+    assert done.err.count("\n") == 1
+    assert published.version == version
+
+
+def test_damaged_topic_is_told_and_the_others_are_looked_after(broken_store: Path) -> None:
+    store = pylogtable.open(broken_store)
+    store.topic("users").alter(config={"publish.formats": "delta"})
+    program = start(
+        "run", broken_store, "--every", "50ms", "--jobs", "publication", "--output", "json"
+    )
+    assert program.stdout is not None
+    assert json.loads(program.stdout.readline())["topic"] == "users"
+    program.send_signal(signal.SIGTERM)
+    _, err = program.communicate(timeout=60)
+    assert "look of topic broken failed" in json.loads(err.splitlines()[0])["warning"]
+    assert store.topic("users").describe().published[0].lag_records == 0

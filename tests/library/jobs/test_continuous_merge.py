@@ -1,0 +1,114 @@
+"""The merge of a loop: it comes back every few seconds, and writes no record often."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pylogtable import Store, Topic
+from pylogtable.engine import Merge, in_threads, run_job
+from pylogtable.jobs.merge_plan import plan_continuous_merge
+from pylogtable.limits import DEFAULT_LIMITS
+from tests.builders import IN_FILES, make_store, rows
+
+LEAST = DEFAULT_LIMITS.merge_least
+AGAIN = Merge(is_regular=True, again_and_again=True)
+
+
+def append(topic: Topic, count: int, partition: int = 0) -> None:
+    numbers = pa.array([partition] * count, pa.int32())
+    topic.append(pa.table({"value": [b"v"] * count, "partition": numbers}))
+
+
+def merged(topic: Topic) -> tuple[int, int]:
+    """Merge until nothing is left to do: how many records were written, in how many rounds."""
+    records = rounds = 0
+    while (report := run_job(topic, AGAIN, in_threads(1))).units:
+        records += report.records_in
+        rounds += 1
+    return records, rounds
+
+
+def test_few_small_segments_wait_for_more(store: Store) -> None:
+    topic = store.create_topic("t", config=IN_FILES)
+    for _ in range(LEAST - 1):
+        append(topic, 5)
+    assert merged(topic) == (0, 0)
+    append(topic, 5)
+    assert merged(topic) == (5 * LEAST, 1)
+    assert topic.describe().segments == 1
+    assert topic.verify(data=True)
+
+
+def test_one_large_segment_is_not_written_again_for_a_few_small_ones(store: Store) -> None:
+    topic = store.create_topic("t", config=IN_FILES)
+    append(topic, 50_000)
+    for _ in range(3 * LEAST):
+        append(topic, 1)
+        merged(topic)
+    assert rows(topic.segments().select(["records"]), "records")[0] == 50_000
+
+
+@given(
+    sizes=st.lists(st.sampled_from([1, 2, 5, 9, 10, 40, 99, 100, 700, 3_000]), max_size=120),
+    every=st.integers(1, 13),
+)
+def test_segments_stay_few_and_records_are_seldom_written_again(
+    sizes: list[int], every: int
+) -> None:
+    topic = make_store().create_topic("t", config=IN_FILES)
+    written = 0
+    for number, size in enumerate(sizes):
+        append(topic, size)
+        if number % every == 0:
+            written += merged(topic)[0]
+    written += merged(topic)[0]
+    powers = math.log10(max(10, sum(sizes))) + 1
+    assert topic.describe().segments <= 2 * LEAST * powers
+    assert written <= 3 * powers * sum(sizes)
+    assert topic.count() == sum(sizes)
+
+
+def test_records_in_commits_wait_until_they_are_worth_a_file(store: Store) -> None:
+    topic = store.create_topic("t")
+    for _ in range(DEFAULT_LIMITS.worth_segments - 1):
+        append(topic, 1)
+    assert merged(topic) == (0, 0)
+    append(topic, 1)
+    assert merged(topic) == (DEFAULT_LIMITS.worth_segments, 1)
+    assert topic.describe().inline_segments == 0
+
+
+def test_records_in_commits_of_a_published_topic_are_left_to_the_publication(store: Store) -> None:
+    topic = store.create_topic("t", config={"publish.formats": "delta"})
+    for _ in range(DEFAULT_LIMITS.worth_segments):
+        append(topic, 1)
+    assert merged(topic) == (0, 0)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_each_partition_is_merged_for_itself(store: Store, partitions: int) -> None:
+    topic = store.create_topic("t", partitions, config=IN_FILES)
+    for _ in range(LEAST):
+        for partition in range(partitions):
+            append(topic, 2, partition)
+    merged(topic)
+    assert [part.segments for part in topic.describe().partitions] == [1] * partitions
+    assert topic.verify(data=True)
+
+
+def test_only_the_newest_segments_are_looked_at(store: Store) -> None:
+    """So the cost of a look does not grow with the topic."""
+    topic = store.create_topic("t", config=IN_FILES)
+    for _ in range(40):
+        append(topic, 2)
+    state = topic._log.latest_state()
+    assert sum(len(unit.inputs) for unit in plan_continuous_merge(state)) == 40
+    topic._store.limits = limits = type(state.limits)(merge_looks_back=12)
+    state = type(state)(state.snapshot, state.load_leaf, limits)
+    (unit,) = plan_continuous_merge(state)
+    assert [segment.base_offset for segment in unit.inputs] == [*range(56, 80, 2)]

@@ -1,0 +1,325 @@
+"""What the metrics say of topics: the same as the calls of the library."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from pylogtable.format.config import DAY_MS
+from pylogtable.metrics import store_metrics, store_metrics_json
+from pylogtable.metrics.exposition import text_of
+from pylogtable.metrics.store_watch import LOOK_MS, RETRY_MS, StoreWatch
+from pylogtable.metrics.topic_watch import MEASURE_MS
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import (
+    IN_FILES,
+    SMALL,
+    T0,
+    Clock,
+    fill,
+    ints,
+    kafka,
+    make_holes,
+    make_store,
+    times,
+)
+from tests.library.metrics.values import Values
+from tests.stores import FailingStore
+
+
+def measured(store: Store, **options: bool) -> Values:
+    return Values(store_metrics(store, **options))
+
+
+def text(watch: StoreWatch) -> Values:
+    return Values(text_of(watch.samples(), openmetrics=True))
+
+
+def test_sizes_are_those_of_the_description(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("orders", 3, start_offsets={0: 50})
+    fill(topic, timestamp=times(-7_000, -5_000, -6_000))
+    topic.delete_records({0: 51})
+    clock.tick(1_000)
+    described = topic.describe()
+    found = measured(store)
+    assert found.of("build_info", command="metrics") == 1
+    assert found.of("store_up", store=store.url) == 1
+    names = {
+        "topic_up": 1,
+        "topic_partitions": 3,
+        "topic_version": described.version,
+        "topic_offsets_total": sum(topic.end_offsets().values()),
+        "topic_removed_offsets_total": 51,
+        "topic_records": described.records,
+        "topic_size_bytes": described.size_bytes,
+        "topic_segments": described.segments,
+        "topic_inline_records": described.inline_records,
+        "topic_inline_segments": described.inline_segments,
+        "topic_newest_record_timestamp_seconds": (T0 - 5_000) / 1000,
+        "topic_newest_commit_timestamp_seconds": topic.at().snapshot.committed_at_ms / 1000,
+        "topic_segments_measured_timestamp_seconds": clock() / 1000,
+        "topic_small_segments": 0,
+        "topic_mergeable_segments": described.segments,
+    }
+    assert described.records
+    assert found.each(names, store=store.url, topic="orders") == names
+
+
+def test_an_empty_topic_has_no_newest_record_and_no_dirty_ratio(store: Store) -> None:
+    store.create_topic("orders")
+    found = measured(store)
+    assert found.of("topic_records") == 0
+    assert found.of("topic_newest_record_timestamp_seconds") is None
+    assert found.of("topic_dirty_ratio") is None
+
+
+def test_segments_are_counted_also_where_leaves_have_them(clock: Clock) -> None:
+    """As the report counts them."""
+    store = make_store(clock=clock, limits=SMALL, in_files=True)
+    topic = store.create_topic("users", 2, config={"cleanup.policy": "compact"})
+    fill(topic, 20)
+    assert topic.at().snapshot.leaves
+    found = measured(store)
+    assert found.of("topic_small_segments") == len(topic.segments())
+    assert found.of("topic_mergeable_segments") == len(topic.segments())
+    assert found.of("topic_dirty_ratio") == 1
+    topic.merge()
+    topic.compact()
+    found = measured(store)
+    assert found.each(["topic_mergeable_segments", "topic_dirty_ratio"]) == {
+        "topic_mergeable_segments": 0,
+        "topic_dirty_ratio": 0,
+    }
+
+
+def test_partitions_are_shown_on_request(store: Store) -> None:
+    topic = store.create_topic("orders", 2)
+    fill(topic)
+    topic.group("g").commit({0: 1})
+    assert measured(store).of("partition_end_offset") is None
+    found = measured(store, per_partition=True)
+    for number, part in enumerate(topic.describe().partitions):
+        values = {
+            "partition_end_offset": part.end,
+            "partition_log_start_offset": part.log_start,
+            "partition_records": part.records,
+            "partition_size_bytes": part.size_bytes,
+            "group_partition_lag_records": topic.group("g").lag()[number].records,
+        }
+        assert found.each(values, partition=str(number)) == values
+
+
+@pytest.mark.records_in("commits", "files")
+def test_the_lag_of_a_group_is_that_of_the_library(store: Store, clock: Clock) -> None:
+    """In records, and in seconds where each record is a segment."""
+    topic = store.create_topic("orders", 2)
+    for number in range(6):
+        given = {"partition": ints(number % 2), "timestamp": times(number * 1_000)}
+        topic.append(kafka([f"k{number}"], **given))
+    clock.tick(60_000)
+    groups = {"new": {}, "half": {0: 1, 1: 2}, "done": {0: 3, 1: 3}, "ahead": {0: 99}}
+    for name, positions in groups.items():
+        topic.group(name).commit(positions or {0: 0})
+    found = measured(store)
+    for name in groups:
+        lag = topic.group(name).lag()
+        assert found.of("group_lag_records", group=name) == lag.records
+        assert found.of("group_lag_seconds", group=name) == pytest.approx(lag.seconds)
+        assert found.of("group_up", group=name, topic="orders") == 1
+    assert found.of("group_lag_records", group="half") == 3
+    assert found.of("group_lag_seconds", group="done") == 0
+
+
+def test_the_lag_counts_holes_and_takes_times_in_proportion(clock: Clock) -> None:
+    """In the segment that the position cuts; whatever is after it is exact, in leaves as well."""
+    store = make_store(clock=clock, limits=SMALL, in_files=True)
+    topic = store.create_topic("users", config={"cleanup.policy": "compact"})
+    for first in range(0, 120, 10):
+        keys = [f"k{first + n}" for n in range(10)]
+        topic.append(kafka(keys, timestamp=times(*[(first + n) * 1_000 for n in range(10)])))
+    make_holes(topic, kept=range(0, 120, 2))
+    topic._log.manifest.write_root(topic._log.latest(), topic._log.runtime.new_id)
+    assert topic.at().snapshot.leaves
+    clock.tick(1_000_000)
+    for position in (0, 4, 5, 60, 63, 118):
+        topic.group(f"at{position}").commit({0: position})
+        found, lag = measured(store), topic.group(f"at{position}").lag()
+        assert found.of("group_lag_records", group=f"at{position}") == pytest.approx(
+            lag.records, abs=1
+        )
+        assert found.of("group_lag_seconds", group=f"at{position}") == pytest.approx(
+            lag.seconds, abs=2
+        )
+
+
+def test_live_members_are_counted(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("orders", 2)
+    consumers = [topic.consumer("g", member=name) for name in ("a", "b")]
+    for consumer in consumers:
+        consumer.poll()
+    assert measured(store).of("group_members", group="g") == 2
+    clock.tick(DAY_MS)
+    assert measured(store).of("group_members", group="g") == 0
+
+
+def test_a_published_table_says_how_long_its_oldest_append_waits(
+    store: Store, clock: Clock
+) -> None:
+    topic = store.create_topic("orders", config={"publish.formats": "delta"})
+    topic.append(kafka(["a"]))
+    names = ["publication_up", "publication_lag_records", "publication_lag_seconds"]
+    absent = measured(store).each(names, format="delta")
+    assert absent == {names[0]: 0, names[1]: None, names[2]: None}
+    topic.publish()
+    clock.tick(3_600_000)
+    assert measured(store).each(names) == dict(zip(names, (1, 0, 0), strict=True))
+    topic.alter(config={"retention.ms": -1})  # shows no row that the table has not
+    clock.tick(3_600_000)
+    assert measured(store).each(names) == dict(zip(names, (1, 0, 0), strict=True))
+    topic.append(kafka(["b", "c"]))
+    clock.tick(7_000)
+    topic.append(kafka(["d"]))
+    assert measured(store).each(names) == dict(zip(names, (1, 3, 7), strict=True))
+
+
+def test_a_damaged_topic_does_not_hide_the_others(
+    store: Store, objects: MemoryStore, clock: Clock
+) -> None:
+    for name in ("broken", "orders"):
+        fill(store.create_topic(name))
+    objects.below("broken").write("_manifest/00000000000000000004.json", b"{")
+    objects.below("broken").delete("_manifest/_head.json")
+    errors: list[Exception] = []
+    found = Values(store_metrics(make_store(objects, clock), on_error=errors.append))
+    assert found.of("topic_up", topic="broken") == 0
+    assert found.of("topic_records", topic="broken") is None
+    assert found.of("topic_records", topic="orders") == 12
+    assert [type(error).__name__ for error in errors] == ["CorruptTopicError"]
+
+
+def test_a_damaged_group_does_not_hide_the_others(store: Store, objects: MemoryStore) -> None:
+    topic = store.create_topic("orders")
+    for name in ("bad", "good"):
+        topic.group(name).commit({0: 0})
+    objects.below("orders").write("_groups/bad/00000000000000000000.json", b"{")
+    found = measured(store)
+    assert found.of("group_up", group="bad") == 0
+    assert found.of("group_lag_records", group="bad") is None
+    assert found.of("group_lag_records", group="good") == 0
+
+
+def test_a_store_that_fails_is_down(objects: MemoryStore, clock: Clock) -> None:
+    failing = FailingStore(objects)
+    store = make_store(failing, clock)
+    fill(store.create_topic("orders"))
+    errors: list[Exception] = []
+    watch = StoreWatch(store, on_error=errors.append)
+    assert text(watch).of("topic_up") == 1
+    failing.fails = lambda verb, key: True
+    watch = StoreWatch(make_store(failing, clock), on_error=errors.append)
+    assert text(watch).of("store_up") == 0
+    assert text(watch).topics() == set()
+    assert len(errors) == 1  # the second text is from memory
+
+
+def test_a_topic_comes_back_when_the_store_does(objects: MemoryStore, clock: Clock) -> None:
+    failing = FailingStore(objects)
+    store = make_store(failing, clock)
+    fill(store.create_topic("orders"))
+    down = [False]
+    failing.fails = lambda verb, key: down[0]
+    watch = StoreWatch(make_store(failing, clock))
+    seen = []
+    for is_down in (False, True, False):
+        down[0] = is_down
+        seen.append(text(watch).each(["topic_up", "topic_records"], topic="orders"))
+        clock.tick(LOOK_MS)
+    assert seen == [
+        {"topic_up": 1, "topic_records": 12},
+        {"topic_up": 0, "topic_records": None},
+        {"topic_up": 1, "topic_records": 12},
+    ]
+
+
+def test_topics_come_and_go(store: Store, clock: Clock) -> None:
+    gone: list[str] = []
+    watch = StoreWatch(store, on_removed=gone.extend)
+    store.create_topic("orders").append(kafka(["a"]))
+    assert text(watch).topics() == {"orders"}
+    store.create_topic("users")
+    store.delete_topic("orders")
+    clock.tick(RETRY_MS)
+    assert text(watch).topics() == {"users"}
+    assert gone == ["orders"]
+    store.create_topic("orders").append(kafka(["a", "b"]))
+    clock.tick(RETRY_MS)
+    assert text(watch).of("topic_records", topic="orders") == 2
+    store.delete_topic("orders")
+    store.create_topic("orders")
+    clock.tick(LOOK_MS)
+    assert text(watch).of("topic_records", topic="orders") == 0
+
+
+def test_only_the_topics_that_are_asked_for_are_looked_at(store: Store, clock: Clock) -> None:
+    names: list[str] = []
+    watch = StoreWatch(store, names)
+    for name in ("copy", "other"):
+        fill(store.create_topic(name))
+    assert text(watch).topics() == set()
+    names.append("copy")
+    clock.tick(MEASURE_MS)
+    assert text(watch).topics() == {"copy"}
+
+
+def test_ages_count_to_the_scrape_and_not_to_the_look(store: Store, clock: Clock) -> None:
+    topic = store.create_topic("orders")
+    topic.group("g").commit({0: 0})
+    topic.append(kafka(["a"], timestamp=times(0)))
+    watch = StoreWatch(store)
+    before = text(watch).of("group_lag_seconds")
+    clock.tick(LOOK_MS - 1)
+    after = text(watch).of("group_lag_seconds")
+    assert (before, after) == (0, (LOOK_MS - 1) / 1000)
+
+
+def test_leaves_are_measured_every_few_minutes_only(clock: Clock) -> None:
+    store = make_store(clock=clock, limits=SMALL)
+    topic = store.create_topic("orders", config=IN_FILES)
+    fill(topic, 20)
+    watch = StoreWatch(store)
+    assert text(watch).of("topic_small_segments") == 20
+    fill(topic, 20)
+    clock.tick(MEASURE_MS - 1)
+    assert text(watch).each(["topic_segments", "topic_small_segments"]) == {
+        "topic_segments": 40,
+        "topic_small_segments": 20,
+    }
+    clock.tick(LOOK_MS)
+    assert text(watch).of("topic_small_segments") == 40
+
+
+def test_the_same_as_json(store: Store) -> None:
+    fill(store.create_topic("orders"))
+    found = {one["name"]: one for one in store_metrics_json(store)}
+    assert found["pylogtable_topic_records"]["type"] == "gauge"
+    assert found["pylogtable_topic_records"]["samples"] == [
+        {"labels": {"store": store.url, "topic": "orders"}, "value": 12}
+    ]
+
+
+def test_what_takes_long_to_measure_is_measured_more_rarely(clock: Clock) -> None:
+    """A topic whose leaves take 12 s is left alone for ten minutes."""
+    seconds = itertools.count(step=12)
+    objects = MemoryStore().with_limits(SMALL)
+    quick = make_store(objects, clock)._runtime
+    store = Store(objects, replace(quick, monotonic=lambda: float(next(seconds))))
+    topic = store.create_topic("orders", config=IN_FILES)
+    fill(topic, 20)
+    watch = StoreWatch(store)
+    for tick_ms, small in ((0, 20), (MEASURE_MS, 20), (MEASURE_MS, 22)):
+        clock.tick(tick_ms)
+        assert text(watch).of("topic_small_segments") == small
+        topic.append(kafka(["a"]))

@@ -1,0 +1,155 @@
+"""One publication a second for days: what a table keeps about itself does not grow, and what it
+keeps can be read. Here a publication comes every few minutes, and less is kept of everything."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import deltalake
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import StaticTable
+
+from pylogtable import Store, Topic
+from pylogtable.limits import Limits
+from tests.builders import Clock, make_store
+from tests.publish.plain_iceberg import check_newest, numbers_of, open_table
+from tests.stores import AgingDisk, CountingStore
+
+MINUTE, DAY = 60_000, 86_400_000
+FORMATS = ["delta", "iceberg"]
+SMALL = Limits(
+    snapshots_kept=12, table_entries_kept=40, table_entries_removed=20, manifest_entries=40,
+    small_manifests=10, root_interval=8,
+)  # fmt: skip
+
+
+@pytest.fixture
+def disk(tmp_path: Path, clock: Clock) -> CountingStore:
+    return CountingStore(AgingDisk(tmp_path, clock).with_limits(SMALL))
+
+
+@pytest.fixture
+def topic(disk: CountingStore, clock: Clock) -> Topic:
+    store: Store = make_store(disk, clock)
+    return store.create_topic("t", 1, {"n": pa.int64()}, config={"retention.ms": -1})
+
+
+def publish(topic: Topic, clock: Clock, times: int, minutes: int = 10) -> None:
+    """Append and publish, and merge from time to time, as a process does that runs for long."""
+    for number in range(times):
+        topic.append(pa.table({"n": [number, number]}))
+        topic.publish(FORMATS)
+        if number % 8 == 0:
+            clock.tick(MINUTE)
+            topic.merge()
+            topic.publish(FORMATS)
+        clock.tick(minutes * MINUTE)
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    """How much there is of the tables' own objects, and how long the newest of them are."""
+    found: Counter[str] = Counter()
+    for place in ("_delta_log", "metadata"):
+        found[f"objects in {place}"] = len(list((folder / place).iterdir()))
+    newest = folder / "metadata" / f"v{numbers_of(folder)[-1]}.metadata.json"
+    found["metadata file"] = newest.stat().st_size
+    found["checkpoint"] = max((folder / "_delta_log").glob("*.parquet")).stat().st_size
+    return dict(found)
+
+
+def test_tables_do_not_grow_with_time(
+    topic: Topic, disk: CountingStore, clock: Clock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "t"
+    measured: list[dict[str, int]] = []
+    for _ in range(5):  # ten days
+        publish(topic, clock, 48, minutes=60)
+        topic.vacuum(dry_run=False)
+        measured.append(sizes(folder))
+        topic.append(pa.table({"n": [1]}))
+        disk.reset()
+        topic.publish(FORMATS)
+        measured[-1]["requests"] = sum(disk.counts.values())
+    for what, size in measured[-1].items():
+        assert size <= measured[-2][what] * 1.1 + 4, (what, measured)
+    check_newest(topic, folder)
+    expected = topic.count()
+    assert deltalake.DeltaTable(folder).to_pyarrow_table().num_rows == expected
+    assert polars.scan_delta(str(folder)).collect().height == expected
+    assert topic.verify()
+
+
+def test_what_is_kept_can_be_read(
+    topic: Topic, disk: CountingStore, clock: Clock, tmp_path: Path
+) -> None:
+    """Two days, with a vacuum each half day. The records of a version are those below an offset."""
+    folder = tmp_path / "t"
+    for _ in range(4):
+        publish(topic, clock, 72)
+        topic.vacuum(dry_run=False)
+    newest = deltalake.DeltaTable(folder).version()
+    assert len(list((folder / "_delta_log").glob("*.json"))) <= 60
+    for version in range(newest - 39, newest + 1, 3):
+        shown = deltalake.DeltaTable(folder, version=version)
+        rows = shown.to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
+        assert sorted(rows) == list(range(len(rows)))
+    table = open_table(folder)
+    snapshots = table.snapshots()
+    assert 40 < len(snapshots) < 12 + 2 * 26 + 2
+    for snapshot in snapshots:
+        rows = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()["offset"].to_pylist()
+        assert sorted(rows) == list(range(len(rows)))
+    last = [s.snapshot_id for s in snapshots[-12:]]
+    parents = [s.parent_snapshot_id for s in snapshots[-11:]]
+    assert parents == last[:-1]  # a stream that is not far behind goes on
+    # Every metadata file of the last day can be read as well.
+    for number in numbers_of(folder)[::7]:
+        path = folder / "metadata" / f"v{number}.metadata.json"
+        if clock() - path.stat().st_mtime * 1000 < DAY:
+            rows = StaticTable.from_metadata(str(path)).scan().to_arrow().num_rows
+            assert rows <= topic.count()
+
+
+def test_checkpoints_forget_files_that_a_vacuum_keeps_anyway(
+    topic: Topic, clock: Clock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "t"
+    publish(topic, clock, 40)
+    (newest,) = sorted((folder / "_delta_log").glob("*.parquet"))[-1:]
+    removed = pq.read_table(io.BytesIO(newest.read_bytes()))["remove"].drop_null()
+    assert len(removed) == 0
+    entries = sorted((folder / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for path in entries for line in path.read_text().splitlines()]
+    shown = {line["add"]["path"] for line in lines if "add" in line}
+    assert sum("remove" in line for line in lines) > 30
+    clock.tick(6 * DAY)
+    topic.vacuum(dry_run=False)
+    assert all((folder / path).exists() for path in shown)
+
+
+def test_checkpoints_remember_files_that_the_topic_replaced_long_before(
+    topic: Topic, clock: Clock, tmp_path: Path
+) -> None:
+    """The publication comes two days after the merge: a vacuum would remove them too soon."""
+    folder = tmp_path / "t"
+    for _ in range(3):
+        topic.append(pa.table({"n": [1]}))
+        topic.publish(FORMATS)
+    shown = {path for path in (folder / "partition=0").iterdir() if path.suffix == ".parquet"}
+    topic.merge()
+    clock.tick(2 * DAY)
+    topic.publish(FORMATS)
+    clock.tick(6 * DAY)  # eight days after the merge, six after the table showed them
+    topic.append(pa.table({"n": [1]}))
+    topic.publish(FORMATS)
+    topic.vacuum(dry_run=False)
+    assert all(path.exists() for path in shown)
+    table = open_table(folder)
+    for snapshot in table.snapshots():
+        assert table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows > 0

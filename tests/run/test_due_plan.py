@@ -1,0 +1,147 @@
+"""Which jobs are due, and when a topic is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pylogtable import Store
+from pylogtable.run.due_plan import (
+    COMPACTION_MS,
+    FIRST_VACUUM_MS,
+    GROUP_EXPIRY_MS,
+    LONGEST_WAIT_MS,
+    MERGE_MS,
+    MERGE_SEGMENTS,
+    MINUTE_MS,
+    QUIET_COMPACTION_MS,
+    QUIET_LOOK_MS,
+    QUIET_VACUUM_MS,
+    REST,
+    REST_AFTER_WORK,
+    RETENTION_MS,
+    VACUUM_MS,
+    LastRun,
+    Seen,
+    due_jobs,
+    look_after_ms,
+)
+from tests.builders import T0
+
+LOOK_MS = 500
+#: A run that has seen version 5, a long time ago.
+OLD = LastRun(version=5, ended_ms=T0, took_ms=0)
+
+
+def seen(store: Store, version: int = 5, **config: Any) -> Seen:
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    topic = store.create_topic(f"t{len(store.topics())}", config=settings)
+    topic.append(pa.table({"key": ["a"], "value": ["b"]}))
+    return Seen(replace(topic._log.known, version=version), T0, T0, T0)
+
+
+def is_due(job: str, at: Seen, last: LastRun | None, now_ms: int) -> bool:
+    return due_jobs(at, {} if last is None else {job: last}, [job], LOOK_MS, now_ms) == [job]
+
+
+def first_due(job: str, at: Seen, last: LastRun | None) -> int | None:
+    """After how many milliseconds the job is due; None if not within a week."""
+    low, high = 0, 7 * 24 * 60 * MINUTE_MS
+    if not is_due(job, at, last, T0 + high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_due(job, at, last, T0 + middle) else (middle + 1, high)
+    return low
+
+
+def test_new_process_does_all_but_vacuum_at_once(store: Store) -> None:
+    at = seen(store)
+    for job in ("retention", "compaction", "merge", "publication", "group_expiry", "mirror"):
+        assert first_due(job, at, None) == 0
+    assert first_due("vacuum", at, None) == FIRST_VACUUM_MS
+
+
+def test_jobs_come_in_the_order_that_they_were_asked_for(store: Store) -> None:
+    wanted = ["retention", "compaction", "merge", "publication"]
+    assert due_jobs(seen(store), {}, wanted, LOOK_MS, T0) == wanted
+
+
+NEWS, QUIET = 6, 5
+
+
+@pytest.mark.parametrize(
+    ("job", "version", "expected"),
+    [
+        ("retention", QUIET, RETENTION_MS),
+        ("retention", NEWS, RETENTION_MS),
+        ("compaction", NEWS, COMPACTION_MS),
+        ("compaction", QUIET, QUIET_COMPACTION_MS),
+        ("merge", NEWS, MERGE_MS),
+        ("merge", QUIET, None),
+        ("vacuum", NEWS, VACUUM_MS),
+        ("vacuum", QUIET, QUIET_VACUUM_MS),
+        ("group_expiry", QUIET, GROUP_EXPIRY_MS),
+        ("publication", QUIET, None),
+        ("mirror", NEWS, 0),
+        ("mirror", QUIET, None),
+    ],
+)
+def test_when_a_job_is_due_again(
+    store: Store, job: str, version: int, expected: int | None
+) -> None:
+    # One segment was there before, so a merge has no news in their number.
+    assert first_due(job, seen(store, version), replace(OLD, segments=1)) == expected
+
+
+def test_merge_is_due_when_there_are_enough_new_segments(store: Store) -> None:
+    at = seen(store, NEWS)
+    assert is_due("merge", at, replace(OLD, segments=1 - MERGE_SEGMENTS), T0)
+    assert not is_due("merge", at, replace(OLD, segments=2 - MERGE_SEGMENTS), T0)
+    assert is_due("merge", at, replace(OLD, segments=1, found_work=True), T0)
+
+
+def test_job_that_takes_long_rests_longer(store: Store) -> None:
+    slow = replace(OLD, took_ms=MINUTE_MS)
+    assert first_due("compaction", seen(store, NEWS), slow) == REST * MINUTE_MS
+    useful = replace(slow, found_work=True)
+    assert first_due("compaction", seen(store, NEWS), useful) == REST_AFTER_WORK * MINUTE_MS
+
+
+def test_failed_job_waits_longer_each_time(store: Store) -> None:
+    waits = [
+        first_due("publication", seen(store, NEWS), replace(OLD, failures=count))
+        for count in (1, 2, 3, 100)
+    ]
+    assert waits == [2_000, 4_000, 8_000, LONGEST_WAIT_MS]
+
+
+@pytest.mark.parametrize("took_ms", [0, 100, 300])
+def test_publication_comes_before_60_percent_of_the_lag_have_passed(
+    store: Store, took_ms: int
+) -> None:
+    """If it waited for the next look, it would be later than that."""
+    at = seen(store, NEWS, publish_max_lag_ms=2000)
+    due = first_due("publication", at, replace(OLD, took_ms=took_ms))
+    assert due is not None
+    assert due - 1 + LOOK_MS + took_ms == 1_200
+
+
+def test_published_topic_is_looked_at_as_often_as_its_lag_needs(store: Store) -> None:
+    at = seen(store, publish_formats="delta", publish_max_lag_ms=2000)
+    assert look_after_ms(at, ["publication"], 60_000, T0) == 500
+    assert look_after_ms(at, ["publication"], 100, T0) == 100
+    assert look_after_ms(at, ["publication"], 60_000, T0 + 2 * MINUTE_MS) == 1_000
+    assert look_after_ms(at, ["merge"], 60_000, T0) == 60_000
+
+
+def test_quiet_topic_is_looked_at_less_often(store: Store) -> None:
+    at = seen(store)
+    assert look_after_ms(at, ["merge"], 1_000, T0) == 1_000
+    assert look_after_ms(at, ["merge"], 1_000, T0 + MINUTE_MS) == 15_000
+    assert look_after_ms(at, ["merge"], 1_000, T0 + 60 * MINUTE_MS) == QUIET_LOOK_MS
+    assert look_after_ms(at, ["merge"], 90_000, T0 + 60 * MINUTE_MS) == 90_000
+    assert look_after_ms(at, ["mirror"], 1_000, T0 + 60 * MINUTE_MS) == 1_000

@@ -1,0 +1,407 @@
+"""What a loop does and when, with a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pylogtable import Store, Topic
+from pylogtable.errors import CorruptTopicError, StorageError
+from pylogtable.format.paths import commit_path
+from pylogtable.jobs.work import Rewritten, RunUnits, Worker, in_threads
+from pylogtable.run import JobRun, Loop, RunOptions
+from pylogtable.run.due_plan import HOUR_MS, MINUTE_MS
+from pylogtable.run.kept_topic import KeptTopic
+from pylogtable.run.lanes import OneThread
+from pylogtable.run.loop import DISCOVERY_MS, NO_TOPIC_MS, UNREADABLE_MS
+from pylogtable.run.members import BEAT_MS, LEASE_MS, MEMBERS_DIR
+from pylogtable.storage.memory import MemoryStore
+from tests.builders import IN_FILES, Clock, kafka, make_store, runtime
+from tests.publish.plain_delta import check_table, shown_version
+from tests.run.loops import Driven, driven, one_by_one
+from tests.stores import CountingStore, FailingStore, FarStore
+
+SECOND_MS = 1_000
+PUBLISHED = {"publish.formats": "delta"}
+
+
+@pytest.fixture
+def loop(store: Store, clock: Clock) -> Driven:
+    return driven(store, clock)
+
+
+def append(topic: Topic, keys: str = "ab") -> None:
+    topic.append(kafka(list(keys)))
+
+
+def is_shown(objects: MemoryStore, topic: Topic) -> bool:
+    """Whether the table of a topic shows its newest records, and each version was right."""
+    log = check_table(topic, objects.below(topic.name))
+    newest = topic.read().read_all()
+    return bool(log) and topic.read(version=shown_version(log[-1])).read_all() == newest
+
+
+class TestTopicsThatComeAndGo:
+    def test_new_topic_is_found(self, loop: Driven, store: Store) -> None:
+        loop.go(SECOND_MS)
+        store.create_topic("new")
+        loop.go(DISCOVERY_MS)
+        assert {run.topic for run in loop.runs} == {"new"}
+
+    def test_deleted_topic_is_let_go(
+        self, loop: Driven, store: Store, objects: MemoryStore, clock: Clock
+    ) -> None:
+        append(store.create_topic("gone"))
+        loop.go(SECOND_MS)
+        store.delete_topic("gone")
+        loop.go(DISCOVERY_MS)
+        loop.runs.clear()
+        loop.go(HOUR_MS)
+        assert not loop.runs
+
+    def test_topic_that_was_created_anew_is_another_one(
+        self, loop: Driven, store: Store, objects: MemoryStore
+    ) -> None:
+        append(store.create_topic("again", config=PUBLISHED))
+        loop.go(SECOND_MS)
+        store.delete_topic("again")
+        append(anew := store.create_topic("again", config=PUBLISHED), "xyz")
+        loop.go(10 * SECOND_MS)
+        assert not [run for run in loop.runs if run.error]
+        assert is_shown(objects, anew)
+
+    def test_only_the_topics_asked_for(self, store: Store, clock: Clock) -> None:
+        for name in ("a", "b"):
+            append(store.create_topic(name))
+        chosen = driven(store, clock, topics=["b", "later"])
+        chosen.go(SECOND_MS)
+        store.create_topic("later")
+        chosen.go(NO_TOPIC_MS)
+        assert {run.topic for run in chosen.runs} == {"b", "later"}
+
+    def test_folder_that_is_no_topic_is_asked_from_time_to_time(
+        self, objects: MemoryStore, clock: Clock
+    ) -> None:
+        objects.write("folder/file", b"data")
+        counting = CountingStore(objects)
+        loop = driven(make_store(counting, clock), clock)
+        loop.go(HOUR_MS)
+        asked = sum(n for (_, key), n in counting.by_key.items() if key.startswith("folder/"))
+        assert asked <= 4 * HOUR_MS // NO_TOPIC_MS
+        assert not loop.runs
+
+
+class TestFailures:
+    def test_damaged_topic_does_not_stop_the_others_and_is_looked_at_again(
+        self, loop: Driven, store: Store, objects: MemoryStore
+    ) -> None:
+        broken = store.create_topic("broken", config=PUBLISHED)
+        whole = store.create_topic("whole", config=PUBLISHED)
+        append(broken)
+        good = objects.read(f"broken/{commit_path(1)}")
+        assert good is not None
+        objects.write(f"broken/{commit_path(1)}", b"{")
+        append(whole)
+        loop.go(10 * SECOND_MS)
+        assert is_shown(objects, whole)
+        (failed,) = loop.of("look")
+        assert failed.topic == "broken"
+        assert isinstance(failed.error, CorruptTopicError)
+        objects.write(f"broken/{commit_path(1)}", good)
+        loop.go(UNREADABLE_MS)
+        assert is_shown(objects, broken)
+
+    def test_store_that_fails_for_a_while_delays_the_work_only(
+        self, objects: MemoryStore, clock: Clock
+    ) -> None:
+        store = make_store(objects, clock)
+        append(topic := store.create_topic("t", config=PUBLISHED))
+        failing = FailingStore(objects)
+        is_down = False
+        failing.fails = lambda verb, key: is_down
+        loop = driven(make_store(failing, clock), clock)
+        loop.go(SECOND_MS)
+        is_down = True
+        append(topic)
+        loop.go(10 * MINUTE_MS)
+        assert all(isinstance(run.error, StorageError) for run in loop.of("look"))
+        is_down = False
+        loop.go(UNREADABLE_MS + LEASE_MS)
+        assert is_shown(objects, topic)
+
+    def test_bug_in_a_job_is_told_and_ends_nothing(
+        self, loop: Driven, store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append(topic := store.create_topic("t", config=PUBLISHED))
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        monkeypatch.setattr("pylogtable.jobs.merge.Merge.run", fail)
+        loop.go(MINUTE_MS)
+        failed = loop.of("merge")
+        assert {str(run.error) for run in failed} == {"ZeroDivisionError: a bug"}
+        # After 1, 3, 7, 15, 31 seconds and so on.
+        assert len(failed) == 5
+        assert is_shown(objects, topic)
+
+    def test_settings_that_change_between_look_and_job_are_no_failure(self, store: Store) -> None:
+        """Where jobs have threads of their own, the topic is looked at while others wait."""
+        topic = store.create_topic("t", config={"cleanup.policy": "compact"})
+        kept = KeptTopic(store.topic("t"), RunOptions(), one_by_one, one_by_one)
+        assert "compaction" in kept.look()
+        topic.alter(config={"cleanup.policy": "delete"})
+        kept.look()
+        assert kept.run("compaction").error is None
+
+
+class TestClocks:
+    @pytest.mark.parametrize("jump_ms", [-HOUR_MS, -5 * SECOND_MS, HOUR_MS])
+    def test_clock_that_jumps_does_not_stop_the_loop(
+        self, objects: MemoryStore, jump_ms: int
+    ) -> None:
+        """Within a lease and a few looks all goes on, as if nothing had been. The store has its own
+        time."""
+        clock = Clock()
+        store = make_store(MemoryStore(clock=Clock()) if objects is None else objects, clock)
+        topic = store.create_topic("t", config=PUBLISHED)
+        append(topic)
+        loop = driven(store, clock)
+        loop.go(10 * MINUTE_MS)
+        append(topic)
+        clock.tick(jump_ms)
+        loop.go(BEAT_MS + 2 * SECOND_MS)
+        assert is_shown(objects, topic)
+        for _ in range(3):
+            append(topic)
+            loop.go(2 * SECOND_MS)
+            assert is_shown(objects, topic)
+        store.create_topic("new")
+        loop.go(DISCOVERY_MS)
+        assert loop.of("retention", "new")
+
+
+class TestSharing:
+    def test_two_loops_do_each_thing_once(
+        self, store: Store, objects: MemoryStore, clock: Clock
+    ) -> None:
+        topics = [store.create_topic(f"t{n}", config=PUBLISHED) for n in range(8)]
+        first, second = driven(store, clock), driven(store, clock)
+        together([first, second], clock, MINUTE_MS)
+        for loop in (first, second):
+            loop.runs.clear()
+        for topic in topics:
+            append(topic)
+        together([first, second], clock, MINUTE_MS)
+        assert all(is_shown(objects, topic) for topic in topics)
+        ours, theirs = ({run.topic for run in loop.of("publication")} for loop in (first, second))
+        assert ours
+        assert theirs
+        assert not ours & theirs
+
+    def test_spare_takes_over_what_a_killed_loop_has_left(
+        self, store: Store, objects: MemoryStore, clock: Clock
+    ) -> None:
+        topics = [store.create_topic(f"t{n}", config=PUBLISHED) for n in range(8)]
+        first, second = driven(store, clock), driven(store, clock)
+        together([first, second], clock, MINUTE_MS)
+        for topic in topics:
+            append(topic)
+        second.go(LEASE_MS + 2 * BEAT_MS)
+        assert all(is_shown(objects, topic) for topic in topics)
+
+    def test_loops_with_other_jobs_do_both(
+        self, store: Store, objects: MemoryStore, clock: Clock
+    ) -> None:
+        topics = [store.create_topic(f"t{n}", config=PUBLISHED) for n in range(8)]
+        publishes, rest = driven(store, clock, jobs=["publication"]), driven(store, clock)
+        for topic in topics:
+            append(topic)
+        together([publishes, rest], clock, MINUTE_MS)
+        names = {topic.name for topic in topics}
+        assert {run.topic for run in publishes.of("publication")} == names
+        assert {run.topic for run in rest.of("retention")} == names
+
+
+def together(loops: Sequence[Driven], clock: Clock, ms: int) -> None:
+    until_ms = clock.now_ms + ms
+    while (due_ms := min([loop.loop.tick() for loop in loops])) <= until_ms:
+        clock.now_ms = max(due_ms, clock.now_ms)
+    clock.now_ms = until_ms
+
+
+class TestStopping:
+    def test_stop_between_units_commits_what_is_done(self, store: Store, clock: Clock) -> None:
+        topic = store.create_topic("t", partitions=4, config=IN_FILES)
+        for _ in range(12):
+            topic.append(kafka(list("abcdefgh")))
+        before = topic.read().read_all()
+        loop: Loop
+
+        def stopping(inner: RunUnits) -> RunUnits:
+            def run_units(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
+                count = 0
+
+                def work(unit: Any) -> Rewritten:
+                    nonlocal count
+                    count += 1
+                    if count == 2:
+                        loop.stop()
+                    return worker(unit)
+
+                return inner(work, units)  # type: ignore[arg-type]
+
+            return run_units
+
+        is_stopped: Callable[[], bool] = lambda: loop.is_stopped()  # noqa: E731
+        loop = Loop(
+            store,
+            RunOptions(jobs=["merge"], on_job=lambda run: loop.stop()),
+            stopping(in_threads(1, is_stopped)),
+            OneThread(),
+        )
+        loop.run()
+        segments = Counter(topic.segments()["partition"].to_pylist())
+        assert sorted(segments.values()) == [1, 1, 12, 12]
+        assert topic.read().read_all().equals(before)
+        assert topic.verify(data=True)
+
+    def test_loop_that_ends_gives_its_claim_up(self, store: Store, objects: MemoryStore) -> None:
+        store.create_topic("t")
+        loop = Loop(store, RunOptions(on_job=lambda run: loop.stop()), lanes=OneThread())
+        loop.run()
+        assert not list(objects.list(MEMBERS_DIR))
+        assert loop.is_stopped()
+
+    def test_signal_that_comes_in_the_middle_of_its_sleep_stops_it(self, store: Store) -> None:
+        """Python runs a handler between any two steps of the main thread, also while that holds
+        the lock of what it waits for. A trace does the same here, in a thread of its own."""
+        loop = Loop(store, RunOptions(), lanes=OneThread())
+        signals = 5  # one at each of the first steps of the wait
+
+        def stop(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal signals
+            if frame.f_code.co_name in ("_sleep", "wait") and event == "line" and signals:
+                signals -= 1
+                loop.stop()
+            return stop
+
+        def run() -> None:
+            sys.settrace(stop)
+            loop.run()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+
+    def test_loop_with_threads_follows_topics_until_it_is_stopped(
+        self, objects: MemoryStore
+    ) -> None:
+        """The lanes of users, and the machine's clock."""
+        store = Store(objects, runtime(now_ms))
+        topics = [store.create_topic(f"t{n}", config=PUBLISHED) for n in range(4)]
+        for topic in topics:
+            append(topic)
+        left = {topic.name for topic in topics}
+
+        def stop_when_all_are_shown(run: JobRun) -> None:
+            assert run.error is None
+            if run.job == "publication" and run.has_changed:
+                left.discard(run.topic)
+            if not left:
+                loop.stop()
+
+        loop = Loop(store, RunOptions(on_job=stop_when_all_are_shown, every_seconds=0.05))
+        loop.run()
+        assert all(is_shown(objects, topic) for topic in topics)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class TestGroups:
+    def test_protected_group_keeps_its_records_where_it_exists(
+        self, store: Store, clock: Clock
+    ) -> None:
+        """Topics that do not have the group are looked after as well."""
+        config = {"retention.ms": HOUR_MS, **IN_FILES}
+        read, unread, other = (
+            store.create_topic(name, config=config) for name in ("read", "unread", "other")
+        )
+        for topic in (read, unread, other):
+            append(topic)
+            append(topic)
+        read.group("slow").commit({0: 2})
+        unread.group("slow").commit({0: 0})
+        loop = driven(store, clock, protect_groups=["slow"])
+        loop.go(2 * HOUR_MS)
+        starts = {topic.name: topic.start_offsets()[0] for topic in (read, unread, other)}
+        assert starts == {"read": 2, "unread": 0, "other": 4}
+        assert not [run for run in loop.runs if run.error]
+
+    def test_group_that_nobody_uses_is_deleted(self, store: Store, clock: Clock) -> None:
+        topic = store.create_topic("t", config={"offsets.retention.minutes": 60})
+        append(topic)
+        topic.group("old").commit({0: 1})
+        loop = driven(store, clock)
+        loop.go(30 * MINUTE_MS)
+        topic.group("used").commit({0: 1})
+        loop.go(45 * MINUTE_MS)
+        assert topic.groups() == ["used"]
+
+
+class TestRequests:
+    """Bounds per hour of a topic that nobody writes to. The loop itself has its beats: a write and
+    a list each, and its search for topics."""
+
+    OWN = HOUR_MS // BEAT_MS * 2 + HOUR_MS // DISCOVERY_MS
+
+    @pytest.fixture
+    def counting(self, clock: Clock) -> CountingStore:
+        """A store behind HTTP: where each reply tells the time, a look is one GET."""
+        return CountingStore(FarStore(clock))
+
+    def hour(self, counting: CountingStore, clock: Clock, **config: Any) -> Counter[str]:
+        """What a topic costs in the second hour after an append."""
+        store = make_store(counting, clock)
+        append(store.create_topic("t", config=config))
+        loop = driven(store, clock)
+        loop.go(HOUR_MS)
+        loop.runs.clear()
+        counting.reset()
+        loop.go(HOUR_MS)
+        jobs = Counter(run.job for run in loop.runs)
+        print(dict(counting.counts), dict(jobs))
+        assert not [run for run in loop.runs if run.has_changed or run.error]
+        assert jobs["retention"] <= 12
+        assert jobs["compaction"] <= 1
+        assert jobs["merge"] == jobs["publication"] == jobs["vacuum"] == 0
+        return Counter(counting.counts)
+
+    def test_quiet_topic(self, counting: CountingStore, clock: Clock) -> None:
+        """It is looked at twice a minute: a GET, and two more each minute, which prove that the log
+        has no gap. Each retention has a few."""
+        counts = self.hour(counting, clock)
+        assert counts.pop("write") == HOUR_MS // BEAT_MS
+        assert counts.pop("list") == HOUR_MS // BEAT_MS
+        assert counts.pop("list_folders") == HOUR_MS // DISCOVERY_MS
+        assert set(counts) == {"read"}
+        assert counts["read"] <= 120 + 60 * 2 + 12 * 8
+
+    def test_quiet_published_topic(self, counting: CountingStore, clock: Clock) -> None:
+        """It is looked at as often as its lag needs, twice in it. Nothing of the table is read."""
+        counts = self.hour(counting, clock, **PUBLISHED)
+        assert sum(counts.values()) - self.OWN <= HOUR_MS // 1_000 + 60 * 2 + 12 * 8
+
+    def test_quiet_compacted_topic(self, counting: CountingStore, clock: Clock) -> None:
+        counts = self.hour(counting, clock, **{"cleanup.policy": "compact"})
+        assert sum(counts.values()) - self.OWN <= 120 + 60 * 2 + 12 * 8

@@ -1,0 +1,59 @@
+"""`pylogtable-run-job`: the loop in the driver, heavy work on executors."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from contextlib import redirect_stdout
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pylogtable import Store
+from pylogtable.run import JobRun, Loop, RunOptions
+from pylogtable.run.lanes import OneThread
+from pyspark_pylogtable.table.jobs import where_it_pays
+from pyspark_pylogtable.table.run_job import main
+from tests.builders import kafka, limited
+from tests.spark.test_jobs import COMPACT, filled, state
+
+
+def test_jobs_of_the_loop_run_on_executors(spark: SparkSession, logs: Store) -> None:
+    here, there = filled(logs, "here", COMPACT), filled(logs, "there", COMPACT)
+    here.compact()
+    runs: list[JobRun] = []
+    options = RunOptions(topics=["there"], jobs=["compaction"], on_job=runs.append)
+    on_executors = limited(logs, driver_segments=-1)
+    Loop(on_executors, options, where_it_pays(spark), OneThread()).tick()
+    assert [(run.job, run.error, run.has_changed) for run in runs] == [("compaction", None, True)]
+    assert state(there) == state(here)
+
+
+class Ending(io.StringIO):
+    """An output that ends the process, as a scheduler does, when something was printed."""
+
+    def write(self, text: str) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().write(text)
+
+
+def test_run_job_ends_at_sigterm(logs: Store) -> None:
+    topic = logs.create_topic("t", config={"publish.formats": "delta"})
+    topic.append(kafka(["a", "b"]))
+    with redirect_stdout(Ending()) as printed:
+        main([logs.url.removeprefix("file://"), "--every", "20ms", "--output", "json"])
+    first = json.loads(printed.getvalue().splitlines()[0])
+    assert (first["topic"], first["job"]) == ("t", "publication")
+    assert topic.describe().published[0].lag_records == 0
+
+
+def test_run_job_once_does_what_the_maintenance_job_does(
+    logs: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(logs, "users", COMPACT)
+    main([logs.url.removeprefix("file://"), "--once", "--jobs", "compaction", "--output", "json"])
+    (report,) = json.loads(capsys.readouterr().out)
+    assert report["compaction"]["records_removed"] == 64
+    assert report["merge"] is report["vacuum"] is None
