@@ -45,6 +45,8 @@ class Members:
         self._key = f"{MEMBERS_DIR}{self.id}.json"
         self._began_ms = self._next_ms = runtime.clock()
         self._members: Sequence[str] = ()
+        #: When each member that has come later than this one begins to work.
+        self._joins_ms: dict[str, int] = {}
         self._seen_ms: int | None = None
         self._has_claimed = False
         #: Others need one beat to see a new member, so it waits as long before it begins.
@@ -60,8 +62,9 @@ class Members:
         where claims cannot be written at all, this process looks after all topics."""
         now_ms = self._runtime.clock()
         self._next_ms = now_ms + BEAT_MS
+        is_new = not self._has_claimed or not self._is_seen(now_ms)
         try:
-            self._store.write(self._key, self._about(now_ms))
+            self._store.write(self._key, self._about(now_ms, is_new=is_new))
             found = list(self._store.list(MEMBERS_DIR))
         except StorageError as error:
             if not self._has_claimed:
@@ -78,9 +81,14 @@ class Members:
         alike = [name for name in alive if name.startswith(self._task)]
         self._members = sorted({self.id, *alike})
         self._tell(before)
-        if not self._has_claimed or not self._is_seen(now_ms):
+        if is_new:
             is_alone = len(self._members) == 1
             self._starts_ms = now_ms if is_alone else now_ms + BEAT_MS
+            self._joins_ms = {}
+        else:
+            ages_ms = {beat.member: mine_ms - beat.at_ms for beat in beats}
+            for name in {*self._members} - before:  # until it begins, its topics stay here
+                self._joins_ms[name] = now_ms - ages_ms[name] + self._waits_ms(name)
         self._seen_ms, self._has_claimed = now_ms, True
         self._remove_gone(beats, mine_ms)
 
@@ -90,7 +98,17 @@ class Members:
         now_ms = self._runtime.clock()
         if not self._is_seen(now_ms) or self._starts_ms is None or now_ms < self._starts_ms:
             return False
-        return owner(topic, self._members) == self.id
+        working = [name for name in self._members if self._joins_ms.get(name, now_ms) <= now_ms]
+        return owner(topic, working) == self.id
+
+    def _waits_ms(self, member: str) -> int:
+        """How long a member waits after its last beat, before it begins; 0 if that cannot be
+        told."""
+        try:
+            about = json.loads(self._store.read(f"{MEMBERS_DIR}{member}.json") or b"{}")
+            return BEAT_MS if about["waits"] is True else 0
+        except (StorageError, ValueError, KeyError, TypeError):
+            return 0
 
     def _is_seen(self, now_ms: int) -> bool:
         """Whether the others count this process as alive: its last beat is within the lease. False
@@ -124,13 +142,15 @@ class Members:
         except StorageError as error:
             _logger.warning("the claim of this process was not removed: %s", error)
 
-    def _about(self, now_ms: int) -> bytes:
+    def _about(self, now_ms: int, *, is_new: bool) -> bytes:
         about = {
             "host": socket.gethostname(),
             "machine": _machine(),
             "process": os.getpid(),
             "began_ms": self._began_ms,
             "at_ms": now_ms,
+            # It begins when the others have seen it.
+            "waits": is_new,
         }
         return json.dumps(about).encode()
 

@@ -8,6 +8,7 @@ has one.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -60,6 +61,9 @@ class World:
         members.id = f"all-{number}{self.lives[number]}"
         members._key = f"run=members/{members.id}.json"
 
+    def _waits(self, key: str) -> bool:
+        return bool(json.loads(self.store.read(key) or b"{}")["waits"])
+
     def owners(self, topic: str) -> list[int]:
         """The processes that would work on the topic now."""
         return [number for number in sorted(self.awake) if self.alive[number].owns(topic)]
@@ -87,11 +91,13 @@ class World:
                 None if members._seen_ms is None else min(now - members._seen_ms, LEASE_MS),
                 None if members._starts_ms is None else max(members._starts_ms - now, 0),
                 members._has_claimed,
+                tuple(sorted((m, max(ms - now, 0)) for m, ms in members._joins_ms.items())),
             )
             for number, members in sorted(self.alive.items())
         )
         beats = tuple(
-            (info.key, min(now - info.modified_ms, 2 * LEASE_MS)) for info in self.store.list()
+            (info.key, min(now - info.modified_ms, 2 * LEASE_MS), self._waits(info.key))
+            for info in self.store.list()
         )
         return processes, beats, tuple(self.lives)
 

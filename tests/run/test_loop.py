@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -23,7 +25,7 @@ from pylogtable.run.lanes import OneThread
 from pylogtable.run.loop import DISCOVERY_MS, NO_TOPIC_MS, UNREADABLE_MS
 from pylogtable.run.members import BEAT_MS, LEASE_MS, MEMBERS_DIR
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import IN_FILES, Clock, kafka, make_store, runtime
+from tests.builders import IN_FILES, Clock, kafka, keep_time, make_store, runtime
 from tests.publish.plain_delta import check_table, shown_version
 from tests.run.loops import Driven, driven, one_by_one
 from tests.stores import CountingStore, FailingStore, FarStore
@@ -189,6 +191,13 @@ class TestClocks:
 
 
 class TestSharing:
+    @pytest.fixture
+    def store(self, objects: MemoryStore, clock: Clock) -> Store:
+        """Processes always have the same names here, and so the same topics."""
+        keep_time(objects, clock)
+        names = (f"{number:032x}" for number in itertools.count())
+        return Store(objects, replace(runtime(clock), new_id=names.__next__))
+
     def test_two_loops_do_each_thing_once(
         self, store: Store, objects: MemoryStore, clock: Clock
     ) -> None:

@@ -55,6 +55,28 @@ def test_second_process_waits_until_the_first_has_seen_it(
     assert owned(second)
 
 
+@pytest.mark.parametrize("came_ms", [1_000, BEAT_MS // 2, BEAT_MS - 500])
+def test_topics_go_to_a_process_that_joins_when_it_begins(
+    objects: MemoryStore, clock: Clock, came_ms: int
+) -> None:
+    """No topic stands still meanwhile, and none has two owners."""
+    first, second, third = (member(objects, clock) for _ in range(3))
+    first.beat()
+    clock.tick(BEAT_MS)
+    second.beat()
+    comes_ms = clock() + came_ms
+    seen_owners = set()
+    while clock() < comes_ms + 3 * BEAT_MS:
+        for one in (first, second, third):
+            if one.next_beat_ms <= clock() and (one is not third or clock() >= comes_ms):
+                one.beat()
+        shares = [owned(first), owned(second), owned(third)]
+        assert sum(map(len, shares)) == len(TOPICS) == len(set().union(*shares))
+        seen_owners.add(sum(map(bool, shares)))
+        clock.tick(500)
+    assert seen_owners == {1, 2, 3}
+
+
 def test_spare_takes_over_when_the_lease_of_a_killed_process_has_ended(
     objects: MemoryStore, clock: Clock
 ) -> None:
