@@ -1,9 +1,11 @@
 """How soon another engine sees a record: `pylogtable run` in a process of its own, one writer of 10
-small appends a second, and an engine that asks again and again.
+small appends a second, and an engine that asks for the whole table from time to time.
 
 `python -m benchmarks.freshness [SECONDS] [ENGINE …] [--far]`; with `--far` the store is an S3
-server that is 30 ms away (`make test-s3` builds it), and requests are counted. The lag of an append
-is the time from its return to the end of the first SELECT that shows it, so the SELECTs count, too.
+server that is 30 ms away (`make test-s3` builds it). Two figures for each engine: how old the
+oldest record was that a SELECT did not show, when it began; and how long after the return of an
+append the first SELECT ended that shows it, which has the pause between SELECTs in it. Delta on
+Spark needs the environment of `make test-engines`, and its jars in `PYLOGTABLE_ENGINE_JARS`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
+import random
 import signal
 import statistics
 import subprocess
@@ -21,18 +25,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import polars
 import pyarrow as pa
 
 import pylogtable
-from benchmarks.far_server import FarServer, far_server
+from benchmarks.far_server import far_server
 from benchmarks.result import Result, print_table
 
 PARTITIONS = 6
 APPENDS_PER_SECOND = 10
 WANTED_SECONDS = 2.0
+#: Between two SELECTs, on average. An engine that never rests would take one of two cores.
+PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -41,60 +47,93 @@ class Place:
 
     url: str
     options: dict[str, Any] | None = None
-    server: FarServer | None = None
-
-    def requests(self) -> Counter[str]:
-        return Counter() if self.server is None else self.server.requests()
 
 
 def run(seconds: int, engines: list[str], *, far: bool = False) -> list[Result]:
     return [result for engine in engines for result in _measure(engine, seconds, far=far)]
 
 
-def _measure(engine: str, seconds: int, *, far: bool) -> Iterator[Result]:
+@dataclass(frozen=True)
+class Select:
+    """A SELECT of an engine, and the newest append that it has shown."""
+
+    began: float
+    ended: float
+    newest: int
+
+
+def _measure(engine: str, seconds: int, *, far: bool) -> list[Result]:
     with _place(far=far) as place:
         store = pylogtable.open(place.url, storage_options=place.options)
         formats = "iceberg" if engine == "pyiceberg" else "delta"
         config = {"publish.formats": formats, "retention.ms": -1}
         topic = store.create_topic("t", PARTITIONS, {"n": pa.int64()}, key="n", config=config)
         topic.publish()  # so that there is a table to ask
-        select = ENGINES[engine](place)
-        ours, its = multiprocessing.get_context("spawn").Pipe()
-        writer = multiprocessing.get_context("spawn").Process(
+        ask = ENGINES[engine](place)
+
+        def select() -> Select:
+            began = time.time()
+            newest = ask()
+            return Select(began, time.time(), newest)
+
+        spawn = multiprocessing.get_context("spawn")
+        ours, its = spawn.Pipe()
+        writer = spawn.Process(
             target=_append, args=(place.url, place.options, seconds, its), daemon=True
         )
         with _running(place):
             topic.append(pa.table({"n": [0]}))
-            while select() < 0:  # the loop has started, and the engine is warm
+            while select().newest < 0:  # the loop has started, and the engine is warm
                 pass
             writer.start()
-            seen: list[tuple[float, int]] = []
+            selects: list[Select] = []
+            pauses = random.Random(1)
             while not ours.poll():
-                newest = select()
-                seen.append((time.time(), newest))
-            appended: list[float] = ours.recv()
+                selects.append(select())
+                time.sleep(pauses.uniform(0, 2 * PAUSE_SECONDS))
+            returned: list[float] = ours.recv()
             deadline = time.time() + 30
-            while seen[-1][1] < len(appended) and time.time() < deadline:
-                newest = select()
-                seen.append((time.time(), newest))
-        lags = []
-        at = 0
-        for number, returned in enumerate(appended, 1):
-            while at < len(seen) - 1 and seen[at][1] < number:
-                at += 1
-            assert seen[at][1] >= number, f"{engine} never saw append {number}"
-            lags.append(max(0.0, seen[at][0] - returned))
-        lags.sort()
-        p99 = lags[int(len(lags) * 0.99)]
-        where = "S3 server 30 ms away" if far else "local disk"
-        yield Result(
-            f"append to SELECT, {engine}, {where}, p99 of {len(lags)}, s",
-            f"{p99:.2f} s (p50 {statistics.median(lags):.2f}, longest {lags[-1]:.2f})",
-            "-",
-            p99,
-            WANTED_SECONDS,
-            at_most=True,
-        )
+            while selects[-1].newest < len(returned) and time.time() < deadline:
+                selects.append(select())
+    assert selects[-1].newest == len(returned), f"{engine} never saw append {len(returned)}"
+    where = "S3 server 30 ms away" if far else "local disk"
+    took = statistics.median(one.ended - one.began for one in selects)
+    return [
+        _result(f"{engine}, {where}: oldest record that a SELECT lacks", _ages(selects, returned)),
+        _result(
+            f"{engine}, {where}: append to the end of a SELECT (one takes {took:.2f} s)",
+            _lags(selects, returned),
+        ),
+    ]
+
+
+def _ages(selects: list[Select], returned: list[float]) -> list[float]:
+    """For each SELECT that began while there were appends, the age of the oldest that it did not
+    show; 0 if it has shown all."""
+    lacking = [(one.began, one.newest) for one in selects if one.began >= returned[0]]
+    return [
+        max(0.0, began - returned[newest])  # append `newest + 1`
+        for began, newest in lacking
+        if newest < len(returned)
+    ]
+
+
+def _lags(selects: list[Select], returned: list[float]) -> list[float]:
+    """For each append, the time to the end of the first SELECT that shows it."""
+    lags = []
+    at = 0
+    for number, appended in enumerate(returned, 1):
+        while selects[at].newest < number:
+            at += 1
+        lags.append(max(0.0, selects[at].ended - appended))
+    return lags
+
+
+def _result(name: str, seconds: list[float]) -> Result:
+    seconds = sorted(seconds)
+    p99 = seconds[int(len(seconds) * 0.99)]
+    told = f"{p99:.2f} s (p50 {statistics.median(seconds):.2f}, longest {seconds[-1]:.2f})"
+    return Result(f"{name}, p99 of {len(seconds)}, s", told, "-", p99, WANTED_SECONDS, at_most=True)
 
 
 @contextmanager
@@ -104,7 +143,7 @@ def _place(*, far: bool) -> Iterator[Place]:
             yield Place(folder)
             return
         with far_server() as server:
-            yield Place(f"{server.bucket_url}/logs", server.far, server)
+            yield Place(f"{server.bucket_url}/logs", server.far)
 
 
 @contextmanager
@@ -158,6 +197,8 @@ def _delta_rs(place: Place) -> Callable[[], int]:
 
 
 def _polars(place: Place) -> Callable[[], int]:
+    import polars
+
     def select() -> int:
         table = polars.scan_delta(f"{place.url}/t", storage_options=_object_store(place))
         return _greatest(table.select("n").collect()["n"].to_numpy())
@@ -184,6 +225,40 @@ def _pyiceberg(place: Place) -> Callable[[], int]:
     return select
 
 
+def _delta_on_spark(place: Place) -> Callable[[], int]:
+    from pyspark.sql import SparkSession
+
+    jars = sorted(Path(os.environ["PYLOGTABLE_ENGINE_JARS"]).glob("**/*.jar"))
+    catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", catalog)
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        .config("spark.ui.enabled", "false")
+    )
+    if place.options is not None:
+        builder = builder.config(
+            map={
+                "spark.hadoop.fs.s3a.endpoint": place.options["endpoint_url"],
+                "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+                "spark.hadoop.fs.s3a.path.style.access": "true",
+                "spark.hadoop.fs.s3a.access.key": place.options["key"],
+                "spark.hadoop.fs.s3a.secret.key": place.options["secret"],
+            }
+        )
+    session = builder.getOrCreate()
+    query = f"SELECT max(n) FROM delta.`{place.url.replace('s3://', 's3a://')}/t`"
+
+    def select() -> int:
+        (row,) = session.sql(query).collect()
+        return -1 if row[0] is None else int(row[0])
+
+    return select
+
+
 def _greatest(numbers: Any) -> int:
     return int(numbers.max()) if len(numbers) else -1
 
@@ -192,16 +267,19 @@ ENGINES: dict[str, Callable[[Place], Callable[[], int]]] = {
     "delta-rs": _delta_rs,
     "polars": _polars,
     "pyiceberg": _pyiceberg,
+    "delta-spark": _delta_on_spark,
 }
+#: Those that need no other environment.
+USUAL = ["delta-rs", "polars", "pyiceberg"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.freshness", description=__doc__)
     parser.add_argument("seconds", nargs="?", type=int, default=60)
-    parser.add_argument("engines", nargs="*", default=[*ENGINES])
+    parser.add_argument("engines", nargs="*", default=[])
     parser.add_argument("--far", action="store_true")
     asked = parser.parse_args()
-    results = run(asked.seconds, asked.engines or [*ENGINES], far=asked.far)
+    results = run(asked.seconds, asked.engines or USUAL, far=asked.far)
     print_table(results)
     return 0 if all(result.reached for result in results) else 1
 

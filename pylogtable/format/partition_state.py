@@ -111,7 +111,7 @@ def append_segments(
         if segment.is_inline and object_of(segment.path) != here:
             raise broken(commit, "INL-3", f"it appends {segment.path}, which another commit has")
     _check_floors(commit, segments, is_appended=not may_have_holes)
-    return replace(_with(state, segments), end=end, tiles=(*state.tiles, *segments))
+    return _with(state, segments, (*state.tiles, *segments), end)
 
 
 def replace_range(
@@ -153,7 +153,7 @@ def replace_range(
     # The log start may have passed an output while it was written.
     left = [output for output in outputs if output.end_offset > state.log_start]
     tiles.extend(left)
-    return replace(_with(state, left), tiles=tuple(sorted(tiles, key=tile_start)))
+    return _with(state, left, tuple(sorted(tiles, key=tile_start)), state.end)
 
 
 def move_log_start(commit: Commit, state: PartitionState, move: LogStart) -> PartitionState:
@@ -187,10 +187,13 @@ def broken(commit: Commit, rule: str, detail: str) -> CorruptTopicError:
     return CorruptTopicError(commit_path(commit.version), rule, detail)
 
 
-def _with(state: PartitionState, segments: Sequence[Segment]) -> PartitionState:
-    """The partition with the totals of these segments added to its own."""
+def _with(
+    state: PartitionState, segments: Sequence[Segment], tiles: tuple[Tile, ...], end: int
+) -> PartitionState:
+    """The partition with these tiles and this end, and the totals of these new segments added."""
     inline = None if state.inline is None else state.inline.plus(inline_of(segments))
-    return replace(state, live=state.live.plus(totals_of(segments)), inline=inline)
+    live = state.live.plus(totals_of(segments))
+    return replace(state, live=live, inline=inline, tiles=tiles, end=end)
 
 
 def _without(

@@ -93,9 +93,9 @@ align-items:center;font-size:12px;color:var(--muted);font-variant-numeric:tabula
 .tick{stroke:var(--limit);stroke-width:3;fill:none}
 .s0{fill:var(--s0)}.s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}.s4{fill:var(--s4)}
 .ends{display:flex;justify-content:space-between;font-size:12px;color:var(--muted);margin-top:4px}
-.settings{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,140px),1fr));
+.settings{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,170px),1fr));
 gap:8px 24px;margin:0;font-size:13.5px}
-.settings dt{color:var(--ink2)}.settings dd{margin:0;overflow-wrap:anywhere}
+.settings div{overflow-wrap:anywhere}.settings dt{color:var(--ink2)}.settings dd{margin:0}
 .legend{display:flex;flex-wrap:wrap;gap:4px 14px;font-size:12px;color:var(--ink2);margin-top:10px}
 .legend svg{width:12px;height:12px;border-radius:2px;vertical-align:-1px;margin-right:5px}
 .bars{display:grid;grid-template-columns:minmax(0,max-content) minmax(60px,1fr) max-content;
