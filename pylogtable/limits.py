@@ -33,6 +33,9 @@ class Limits:
     #: How many commits are requested at once when a topic is opened.
     cold_wave: int = 12
 
+    #: After a lost race, so many commits are read with the one that has won.
+    race_looks_ahead: int = 3
+
     # Appends of several writers in one commit: bytes of packed rows, and entries.
     combined_bytes: int = 256 << 10
     combined_entries: int = 4_096

@@ -77,6 +77,14 @@ class Commits:
             if data is not None
         ]
 
+    def read_from(self, version: int, count: int) -> list[Commit]:
+        """The commit of `version` and those after it, at most `count`, up to the first that is
+        missing. They are requested at once."""
+        if count == 1:
+            commit = self.read(version)
+            return [] if commit is None else [commit]
+        return self.read_next(range(version, version + count)) or self.read_from(version, 1)
+
     def read_range(self, versions: range) -> list[Commit] | None:
         """The commits of all these versions; None if one is missing."""
         commits = []

@@ -8,7 +8,7 @@ sure that the commit it planned on is still there, unless the store has confirme
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -109,17 +109,29 @@ class TopicLog:
         `refresh=False` the first plan is made on the known state, unless that is stale. With
         `root_may_wait` no root is written just because the change replaces segments [INL-6].
         """
+        tried = -1
 
         def attempt(snapshot: Snapshot) -> tuple[Snapshot, Commit | Other] | None:
+            nonlocal tried
+            tried = snapshot.version
             commit_id = self.runtime.new_id()
             decided = plan(self.manifest.state(snapshot))
             if not isinstance(decided, Change):
                 return snapshot, decided
-            return self.attempt(snapshot, decided, commit_id, root_may_wait=root_may_wait)
+            return self.attempt(
+                snapshot,
+                decided,
+                commit_id,
+                root_may_wait=root_may_wait,
+                looks_ahead=self.store.limits.race_looks_ahead,
+            )
+
+        def refresh_state() -> Snapshot:
+            # Usually the commits that have come are known from the lost race.
+            known = self.recent
+            return known if known is not None and known.version > tried else self.latest()
 
         first = self.latest() if refresh else self.first_state()
-        # After a lost race there is one newer commit at least.
-        refresh_state = partial(self.latest, first_wave=2)
         return change_until_landed(first, attempt, refresh_state, self.runtime)
 
     def first_state(self) -> Snapshot:
@@ -128,11 +140,18 @@ class TopicLog:
         return self.latest() if is_stale else self._snapshot
 
     def attempt(
-        self, snapshot: Snapshot, change: Change, commit_id: str, *, root_may_wait: bool = False
+        self,
+        snapshot: Snapshot,
+        change: Change,
+        commit_id: str,
+        *,
+        root_may_wait: bool = False,
+        looks_ahead: int = 0,
     ) -> tuple[Snapshot, Commit] | None:
         """Put a change that was planned on this state; returns the state after it and the commit.
-        None after a lost race. Each attempt needs a new id: the last one may have left an object
-        that does not count."""
+        None after a lost race; then up to `looks_ahead` commits are read with the one that has won,
+        where that takes no longer. Each attempt needs a new id: the last one may have left an
+        object that does not count."""
         landed = attempt_commit(
             self.manifest,
             self.runtime,
@@ -140,19 +159,22 @@ class TopicLog:
             change,
             commit_id,
             self._topic_id,
-            partial(self._follow_winner, snapshot),
+            partial(self._follow, snapshot),
+            looks_ahead if self.store.is_remote else 0,
         )
         if landed is None:
             return None
         commit, after = landed
         return self._committed(after, commit, root_may_wait), commit
 
-    def _follow_winner(self, snapshot: Snapshot, winner: Commit) -> None:
-        """The commit that has won the race was read. So the next state is known without another
-        request. If it cannot follow, the next look finds out why."""
-        if winner.topic_id == self._topic_id:
+    def _follow(self, snapshot: Snapshot, winners: Sequence[Commit]) -> None:
+        """The commit that has won the race was read, perhaps with some after it. So the next state
+        is known without another request. If one cannot follow, the next look finds out why."""
+        if all(winner.topic_id == self._topic_id for winner in winners):
             with suppress(LogTableError):
-                self._remember(apply(snapshot, winner), self.runtime.clock())
+                for winner in winners:
+                    snapshot = apply(snapshot, winner)
+                self._remember(snapshot, self.runtime.clock())
 
     def look(self, count: int) -> Snapshot:
         """The state after the next commits, at most this many, as far as they are there. They are
@@ -248,14 +270,17 @@ def attempt_commit(
     change: Change,
     commit_id: str,
     topic_id: str,
-    lost_to: Callable[[Commit], object] | None = None,
+    lost_to: Callable[[Sequence[Commit]], object] | None = None,
+    looks_ahead: int = 0,
 ) -> tuple[Commit, Snapshot] | None:
     """Put the change as the version after `snapshot`. Returns None after a lost race, and if
     `snapshot` no longer stands [COMMIT-9]. The commit is decoded and replayed before it is put,
     because a broken commit could never be removed. After a lost race, `lost_to` is called with the
-    commit that has won."""
+    commit that has won, and those of the next `looks_ahead` that are there."""
     with attempt_of(change, manifest.store.url, runtime) as attempt:
-        landed = _attempt_commit(manifest, runtime, snapshot, change, commit_id, topic_id, lost_to)
+        landed = _attempt_commit(
+            manifest, runtime, snapshot, change, commit_id, topic_id, lost_to, looks_ahead
+        )
         if landed is not None:
             attempt.commit = landed[0]
     return landed
@@ -268,7 +293,8 @@ def _attempt_commit(
     change: Change,
     commit_id: str,
     topic_id: str,
-    lost_to: Callable[[Commit], object] | None,
+    lost_to: Callable[[Sequence[Commit]], object] | None,
+    looks_ahead: int,
 ) -> tuple[Commit, Snapshot] | None:
     if snapshot is not None:
         check_writable(snapshot.protocol)
@@ -279,12 +305,12 @@ def _attempt_commit(
     after = apply(snapshot, decode_own(manifest.commits.decode, data, version))
     after = replace(after, confirmed_ms=manifest.store.last_reply_ms)
 
-    winner: Commit | None = None
+    winners: list[Commit] = []
 
     def read_commit_id() -> str | None:
-        nonlocal winner
-        winner = manifest.commits.read(version)
-        return None if winner is None else winner.commit_id
+        nonlocal winners
+        winners = manifest.commits.read_from(version, 1 + looks_ahead)
+        return winners[0].commit_id if winners else None
 
     unknown = CommitUnknownError(commit_id, version)
     try:
@@ -299,8 +325,8 @@ def _attempt_commit(
         raise
     if is_next:
         return manifest.commits.keep(commit, data), after
-    if lost_to is not None and not is_ours and winner is not None:
-        lost_to(winner)
+    if lost_to is not None and not is_ours and winners:
+        lost_to(winners)
     return None
 
 
