@@ -6,15 +6,17 @@ writers, jobs and publications do meanwhile [PUB-1].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from pylogtable.arguments import names_in
-from pylogtable.errors import InvalidRequestError
+from pylogtable.errors import CorruptTopicError, InvalidRequestError, LogTableError
 from pylogtable.format.config import PUBLISH_FORMATS, TopicConfig
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
+from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.work import RunUnits
 from pylogtable.publish.latest_view import check_view
 from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
@@ -22,9 +24,13 @@ from pylogtable.publish.publisher import Publisher
 from pylogtable.publish.report import DueTable, PublishedTable, PublishReport
 from pylogtable.publish.sealing import seal
 from pylogtable.publish.status import status_of
-from pylogtable.publish.tables import check_installed, tables_of
+from pylogtable.publish.tables import tables_of
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.threads import map_parallel
+
+_logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -44,16 +50,14 @@ class Publication:
         return RegularPublication() if config.publish_formats else None
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> PublishReport:
-        began = topic.runtime.monotonic()
         snapshot = topic.log.latest()
         names = chosen_formats(self.formats, snapshot.config)
-        check_installed(names)
         check_view(topic.name, snapshot)
         if shows_older_records(snapshot) and self.warns_each_time:
             warn_of_older_records(topic.name, snapshot.topic_id)
-        tables = _publish_all(topic, run_units, names, snapshot)
-        seconds = topic.runtime.monotonic() - began
-        return PublishReport(topic=topic.name, tables=tables, seconds=seconds)
+        attempt = _attempt(topic, run_units, names, snapshot)
+        attempt.check()
+        return attempt.report
 
     def preview(self, topic: MaintainedTopic) -> tuple[PublishReport, MaintainedTopic]:
         began = topic.runtime.monotonic()
@@ -69,6 +73,56 @@ class RegularPublication(Publication):
     soon be overlooked, and the report has the numbers."""
 
     warns_each_time: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a publication did, and why tables of other formats could not be published."""
+
+    report: PublishReport
+    failed: Mapping[str, Exception]
+
+    def check(self) -> None:
+        """Raise if a table could not be published. The others were."""
+        names = [*self.failed]
+        for name in names[1:]:
+            _logger.warning("%s: %s", self.report.topic, named(name, self.failed[name]))
+        if names:
+            first = self.failed[names[0]]
+            is_alone = len(names) + len(self.report.tables) == 1
+            raise first if is_alone else named(names[0], first)
+
+
+@dataclass(frozen=True)
+class FollowingPublication:
+    """The publication of a loop, which comes back every second. Formats that are `waiting` after a
+    failure are left out. What fails is returned: the loop decides for each format when to try it
+    again."""
+
+    waiting: Collection[str] = ()
+
+    name: ClassVar[str] = Publication.name
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> Attempt:
+        snapshot = topic.log.latest()
+        check_view(topic.name, snapshot)
+        names = sorted({*snapshot.config.publish_formats} - {*self.waiting})
+        return _attempt(topic, run_units, names, snapshot)
+
+
+def named(name: str, error: Exception) -> Exception:
+    """The same error, which says of which table it is. An error of a file of the topic stays as it
+    is."""
+    what = f"the {name} table was not published"
+    if isinstance(error, CorruptTopicError):
+        told: Exception = type(error)(error.path, error.rule, f"{what}: {error.detail}")
+    elif isinstance(error, LogTableError) and error.args == (str(error),):
+        told = type(error)(f"{what}: {error}")
+    else:
+        return error
+    told.__dict__.update(error.__dict__ | told.__dict__)
+    told.__cause__ = error
+    return told
 
 
 def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str]:
@@ -91,25 +145,57 @@ def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
     chosen = PUBLISH_FORMATS if formats is None else formats
     wanted = chosen_formats(chosen, topic.log.latest().config)
     with tables_of(topic).opened(wanted) as opened:
-        removed = sum(one.table.remove() for one in opened)
-        for one in opened:
+        removed = sum(one.table.remove() for one in opened.values())
+        for one in opened.values():
             one.published = one.shown = None
     return removed
 
 
+def _attempt(
+    topic: MaintainedTopic, run_units: RunUnits, names: Sequence[str], target: Snapshot
+) -> Attempt:
+    began = topic.runtime.monotonic()
+    tables, failed = _publish_all(topic, run_units, names, target)
+    seconds = topic.runtime.monotonic() - began
+    return Attempt(PublishReport(topic=topic.name, tables=tables, seconds=seconds), failed)
+
+
 def _publish_all(
     topic: MaintainedTopic, run_units: RunUnits, names: Sequence[str], target: Snapshot
-) -> tuple[PublishedTable, ...]:
-    """Show a version in tables of these formats. The usual publication makes the sealed copies once
-    for all of them, before any shows the version; then they do not wait for each other."""
+) -> tuple[tuple[PublishedTable, ...], dict[str, Exception]]:
+    """Show a version in tables of these formats, and return why tables have failed. The usual
+    publication makes the sealed copies once for all of them, before any shows the version; then
+    they do not wait for each other."""
     tables = tables_of(topic)
+    failed: dict[str, Exception] = {}
+
+    def caught(step: Callable[[Publisher], Result]) -> Callable[[Publisher], Result | None]:
+        def attempt(one: Publisher) -> Result | None:
+            try:
+                return step(one)
+            except Exception as error:
+                failed[one.format] = error
+                return None
+
+        return attempt
+
     with tables.opened(names) as opened:
-        publishers = [Publisher(topic, run_units, tables.files, table) for table in opened]
-        map_parallel(topic.store, lambda publisher: publisher.look(target.topic_id), publishers)
-        ready = _seal_ahead(topic, tables.files, run_units, target, publishers)
+        publishers = [Publisher(topic, run_units, tables.files, one) for one in opened.values()]
+        look = caught(lambda one: one.look(target.topic_id))
+        map_parallel(topic.store, look, publishers)
+        going = [one for one in publishers if one.format not in failed]
+        plans = [caught(lambda one: one.copies_ahead(target))(one) for one in going]
+        ready = _seal_ahead(topic, tables.files, run_units, target, going, plans)
+        going = [one for one in going if one.format not in failed]
         if ready is None:
-            return tuple(publisher.publish(topic.log.known) for publisher in publishers)
-        return tuple(map_parallel(topic.store, lambda one: one.publish(ready), publishers))
+            each = caught(lambda one: one.publish(topic.log.known))
+            done = [each(one) for one in going]
+        else:
+            done = map_parallel(topic.store, caught(lambda one: one.publish(ready)), going)
+        for name in failed:
+            del opened[name]
+    shown = tuple(table for table in done if table is not None)
+    return shown, {name: failed[name] for name in names if name in failed}
 
 
 def _seal_ahead(
@@ -118,11 +204,11 @@ def _seal_ahead(
     run_units: RunUnits,
     target: Snapshot,
     publishers: Sequence[Publisher],
+    plans: Sequence[list[MergeUnit] | None],
 ) -> Snapshot | None:
     """Make the sealed copies that tables need to show a version. Returns the version to show: the
     one that has the copies in it, if that follows directly. None if a table does not get there in
     one step, or if tables need other copies of the same segments."""
-    plans = [publisher.copies_ahead(target) for publisher in publishers]
     found = [plan for plan in plans if plan is not None]
     units = {tuple(s.path for s in unit.inputs): unit for plan in found for unit in plan}
     inputs = [path for paths in units for path in paths]

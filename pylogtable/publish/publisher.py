@@ -36,7 +36,7 @@ from pylogtable.publish.plan import (
 from pylogtable.publish.report import PublishedTable
 from pylogtable.publish.sealing import Sealed, seal
 from pylogtable.publish.table import Published
-from pylogtable.publish.tables import OpenTable
+from pylogtable.publish.tables import OpenTable, check_installed
 from pylogtable.read.plan import Span
 from pylogtable.storage.base import ObjectStore
 
@@ -60,9 +60,15 @@ class Publisher:
         self._copies_at: tuple[int, Copies] = -1, {}
         self._done = PublishedTable(format=self._table.format, version=0, table_version=0)
 
+    @property
+    def format(self) -> str:
+        """The format of the table."""
+        return self._table.format
+
     def look(self, topic_id: str) -> None:
         """Find out what the table shows. What the process knows is believed for a while: the put
         of the next entry proves it, or fails [PUB-8]."""
+        check_installed(self.format)
         age_ms = self._began_ms - self._opened.looked_ms
         is_known = self._opened.published is not None
         if not is_known or not 0 <= age_ms <= self._files.limits.table_known_ms:
