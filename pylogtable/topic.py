@@ -31,7 +31,7 @@ from pylogtable.log.group_objects import load_groups
 from pylogtable.log.topic_log import open_log
 from pylogtable.operation import operations
 from pylogtable.publish.checks import check_published_tables
-from pylogtable.publish.publication import published_status
+from pylogtable.publish.status import published_status
 from pylogtable.publish.tables import TopicTables
 from pylogtable.read.description import TopicDescription, describe
 from pylogtable.read.null_keys import null_keys_text

@@ -121,7 +121,8 @@ class TopicJobs:
         """Let other engines read the topic as a Delta or an Iceberg table, over its own files. It
         shows the newest version of the topic, complete. Without `formats`, those of the setting
         `publish.formats` are published, or Delta. With that setting, `maintain` publishes too.
-        Segments that a plain Parquet reader would read wrongly are sealed first.
+        Segments that a plain Parquet reader would read wrongly are sealed first. If one format
+        fails, the others are published before the error is raised.
 
         The table shows every record. If the topic is compacted, a key may have several rows until
         the next compaction: this warns, once in a process, and the report counts such records.

@@ -7,60 +7,30 @@ writers, jobs and publications do meanwhile [PUB-1].
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 from pylogtable.arguments import names_in
-from pylogtable.errors import (
-    CommitConflictError,
-    CorruptTopicError,
-    InvalidRequestError,
-    LogTableError,
-    SegmentGoneError,
-    StorageError,
-)
-from pylogtable.events import log_event
-from pylogtable.format.config import (
-    LATEST,
-    PUBLISH_FORMATS,
-    STALE_AFTER_MS,
-    TopicConfig,
-    known_formats,
-)
-from pylogtable.format.model import Commit
+from pylogtable.errors import CorruptTopicError, InvalidRequestError, LogTableError
+from pylogtable.format.config import PUBLISH_FORMATS, TopicConfig
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.jobs.compaction_plan import records_not_compacted
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.work import RunUnits
-from pylogtable.log.commit_events import place_of
-from pylogtable.publish.advance import Advance, find_advance
-from pylogtable.publish.latest_view import LatestView, Since, check_view, is_latest
+from pylogtable.publish.latest_view import check_view
 from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
-from pylogtable.publish.plan import (
-    Copies,
-    Shown,
-    TableChange,
-    is_prompt,
-    is_within,
-    passing_files,
-    plan_copies,
-    plan_table_change,
-    plan_whole_table,
-    stands,
-    whole,
-)
+from pylogtable.publish.publisher import Publisher
 from pylogtable.publish.report import DueTable, PublishedTable, PublishReport
-from pylogtable.publish.sealing import Sealed, seal
-from pylogtable.publish.table import Published
-from pylogtable.publish.tables import OpenTable, check_installed, table_of, tables_of
-from pylogtable.read.description import PublishedStatus
-from pylogtable.read.plan import Span
+from pylogtable.publish.sealing import seal
+from pylogtable.publish.status import status_of
+from pylogtable.publish.tables import tables_of
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.threads import map_parallel
 
 _logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -80,22 +50,20 @@ class Publication:
         return RegularPublication() if config.publish_formats else None
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> PublishReport:
-        began = topic.runtime.monotonic()
         snapshot = topic.log.latest()
         names = chosen_formats(self.formats, snapshot.config)
-        check_installed(names)
         check_view(topic.name, snapshot)
         if shows_older_records(snapshot) and self.warns_each_time:
             warn_of_older_records(topic.name, snapshot.topic_id)
-        tables = _publish_all(topic, run_units, names, snapshot)
-        seconds = topic.runtime.monotonic() - began
-        return PublishReport(topic=topic.name, tables=tables, seconds=seconds)
+        attempt = _attempt(topic, run_units, names, snapshot)
+        attempt.check()
+        return attempt.report
 
     def preview(self, topic: MaintainedTopic) -> tuple[PublishReport, MaintainedTopic]:
         began = topic.runtime.monotonic()
         snapshot = topic.newest().snapshot
         formats = chosen_formats(self.formats, snapshot.config)
-        due = tuple(DueTable(name, _status(topic, snapshot, name)) for name in formats)
+        due = tuple(DueTable(name, status_of(topic, snapshot, name)) for name in formats)
         seconds = topic.runtime.monotonic() - began
         return PublishReport(topic=topic.name, tables=(), seconds=seconds, due=due), topic
 
@@ -105,6 +73,56 @@ class RegularPublication(Publication):
     soon be overlooked, and the report has the numbers."""
 
     warns_each_time: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a publication did, and why tables of other formats could not be published."""
+
+    report: PublishReport
+    failed: Mapping[str, Exception]
+
+    def check(self) -> None:
+        """Raise if a table could not be published. The others were."""
+        names = [*self.failed]
+        for name in names[1:]:
+            _logger.warning("%s: %s", self.report.topic, named(name, self.failed[name]))
+        if names:
+            first = self.failed[names[0]]
+            is_alone = len(names) + len(self.report.tables) == 1
+            raise first if is_alone else named(names[0], first)
+
+
+@dataclass(frozen=True)
+class FollowingPublication:
+    """The publication of a loop, which comes back every second. Formats that are `waiting` after a
+    failure are left out. What fails is returned: the loop decides for each format when to try it
+    again."""
+
+    waiting: Collection[str] = ()
+
+    name: ClassVar[str] = Publication.name
+
+    def run(self, topic: MaintainedTopic, run_units: RunUnits) -> Attempt:
+        snapshot = topic.log.latest()
+        check_view(topic.name, snapshot)
+        names = sorted({*snapshot.config.publish_formats} - {*self.waiting})
+        return _attempt(topic, run_units, names, snapshot)
+
+
+def named(name: str, error: Exception) -> Exception:
+    """The same error, which says of which table it is. An error of a file of the topic stays as it
+    is."""
+    what = f"the {name} table was not published"
+    if isinstance(error, CorruptTopicError):
+        told: Exception = type(error)(error.path, error.rule, f"{what}: {error.detail}")
+    elif isinstance(error, LogTableError) and error.args == (str(error),):
+        told = type(error)(f"{what}: {error}")
+    else:
+        return error
+    told.__dict__.update(error.__dict__ | told.__dict__)
+    told.__cause__ = error
+    return told
 
 
 def chosen_formats(asked: Sequence[str] | None, config: TopicConfig) -> list[str]:
@@ -127,281 +145,57 @@ def unpublish(topic: MaintainedTopic, formats: Sequence[str] | None) -> int:
     chosen = PUBLISH_FORMATS if formats is None else formats
     wanted = chosen_formats(chosen, topic.log.latest().config)
     with tables_of(topic).opened(wanted) as opened:
-        removed = sum(one.table.remove() for one in opened)
-        for one in opened:
+        removed = sum(one.table.remove() for one in opened.values())
+        for one in opened.values():
             one.published = one.shown = None
     return removed
 
 
-def published_status(topic: MaintainedTopic, newest: Snapshot) -> tuple[PublishedStatus, ...]:
-    """How far the tables that the topic's settings ask for are behind. What is not published yet,
-    or is damaged, is left out. Raises if the store fails: then that is not known."""
-    formats = known_formats(newest.info.config)
-    found = (_status(topic, newest, name) for name in formats)
-    return tuple(status for status in found if status is not None)
-
-
-def _status(topic: MaintainedTopic, newest: Snapshot, format: str) -> PublishedStatus | None:
-    try:
-        published = table_of(format, topic.store, topic.runtime).newest()
-    except StorageError:
-        raise
-    except LogTableError as error:
-        _logger.warning("the %s table of %s cannot be read: %s", format, topic.name, error)
-        return None
-    if published is None or published.state.topic_id != newest.topic_id:
-        return None
-    state = published.state
-    offsets = sum(partition.end for partition in newest.partitions)
-    lag_records = max(0, offsets - state.offsets)
-    lag_ms = max(0, newest.committed_at_ms - state.committed_at_ms)
-    if lag_ms and not lag_records:
-        advance = find_advance(topic.log.manifest, published, newest)
-        lag_ms = 0 if advance is not None and advance.shows_nothing_new else lag_ms
-    return PublishedStatus(
-        format=format,
-        version=state.version,
-        table_version=published.number,
-        lag_records=lag_records,
-        lag_ms=lag_ms,
-        view=state.view,
-    )
-
-
-class _Publisher:
-    """One publication to one table."""
-
-    def __init__(
-        self, topic: MaintainedTopic, run_units: RunUnits, files: ObjectStore, opened: OpenTable
-    ) -> None:
-        self._topic = topic
-        self._manifest = topic.log.manifest
-        self._run_units = run_units
-        self._files = files
-        self._opened = opened
-        self._table = opened.table
-        self._began_ms = topic.runtime.clock()
-        self._has_looked = False
-        self._copies_at: tuple[int, Copies] = -1, {}
-        self._done = PublishedTable(format=self._table.format, version=0, table_version=0)
-
-    def look(self, topic_id: str) -> None:
-        """Find out what the table shows. What the process knows is believed for a while: the put
-        of the next entry proves it, or fails [PUB-8]."""
-        age_ms = self._began_ms - self._opened.looked_ms
-        is_known = self._opened.published is not None
-        if not is_known or not 0 <= age_ms <= self._files.limits.table_known_ms:
-            self._newest(topic_id)
-
-    def copies_ahead(self, target: Snapshot) -> list[MergeUnit] | None:
-        """The sealed copies that the table needs to show the target; None if it does not get there
-        in one step."""
-        published = self._opened.published
-        if published is None:
-            return None
-        advance = find_advance(self._manifest, published, target, self._opened.shown)
-        if advance is None or len(advance.versions) > 1:
-            return None
-        step = advance.step(advance.shown, advance.target)
-        return list(plan_copies(step.wanted, step.spans))
-
-    def use(self, sealed: Sealed, units: Sequence[MergeUnit], version: int) -> None:
-        """Show these copies at this version, for the segments of those units."""
-        mine = {unit.inputs[0].path for unit in units}
-        made = {path: copies for path, copies in sealed.copies.items() if path in mine}
-        self._copies_at = version, made
-
-    def publish(self, target: Snapshot) -> PublishedTable:
-        """Show a version of the topic. What is committed meanwhile is for next time."""
-        published = self._opened.published
-        if published is None and shows_older_records(target):
-            warn_of_older_records(self._topic.name, target.topic_id)
-        while True:
-            if published is not None and published.state.version > target.version:
-                target = self._topic.log.latest()
-            try:
-                landed = self._advance(published, target)
-            except SegmentGoneError:
-                # Another job replaced a file after the target was loaded, and a vacuum removed it.
-                newer = self._topic.log.latest()
-                if newer.version == target.version:
-                    raise
-                target, landed = newer, None
-            if landed is not None and (self._done.steps or self._has_looked):
-                break
-            published = self._newest(target.topic_id)
-        if not self._done.steps:
-            self._table.mend(landed)
-        return replace(
-            self._done,
-            version=max(landed.state.version, target.effective_version),
-            table_version=landed.number,
-            records_not_compacted=(
-                records_not_compacted(target) if shows_older_records(target) else None
-            ),
-            rows_hidden=landed.state.hidden_rows if landed.state.view == LATEST else None,
-        )
-
-    def _newest(self, topic_id: str) -> Published | None:
-        """What the table shows. A damaged table of another topic is removed: a deletion of that
-        topic was interrupted."""
-        self._has_looked = True
-        try:
-            published = self._table.newest()
-        except CorruptTopicError:
-            if self._table.topic_id() in (None, topic_id):
-                raise
-            self._table.remove()
-            published = None
-        self._know(published, None)
-        self._opened.looked_ms = self._topic.runtime.clock()
-        return published
-
-    def _know(self, published: Published | None, shown: Shown | None) -> None:
-        self._opened.published, self._opened.shown = published, shown
-
-    def _advance(self, published: Published | None, target: Snapshot) -> Published | None:
-        """Show the target after the versions that a stream has to see before it. Returns the entry
-        that shows it; None if another publication was faster."""
-        if published is not None and _shows(published, target):
-            return published
-        if published is None:
-            return self._show_all(None, target)
-        advance = find_advance(self._manifest, published, target, self._opened.shown)
-        if advance is None:
-            return self._show_all(published, target)
-        try:
-            return self._show_steps(published, advance)
-        except SegmentGoneError:  # a version in between needs files that a vacuum has removed
-            return self._show_all(self._newest(target.topic_id), target)
-
-    def _show_steps(self, published: Published, advance: Advance) -> Published | None:
-        """Show one version after the other, so that streams see every record once [PUB-4]."""
-        target, shown = advance.target.snapshot, advance.shown
-        versions = advance.versions
-        for version in versions:
-            snapshot = target if version == versions[-1] else self._manifest.load_at(version)
-            if snapshot is None:
-                return self._show_all(published, target)
-            step = advance.step(shown, self._manifest.state(snapshot))
-            unsafe: set[str] = set()
-            if self._was_replaced_long_ago(version, advance.commits):
-                unsafe = passing_files(shown, step.wanted.state, advance.target, step.spans)
-            wanted = self._with_copies(step.wanted, step.spans, unsafe)
-            change = plan_table_change(shown, wanted, step.spans)
-            after = [c for c in advance.commits if c.version > published.state.version]
-            now_ms, copies = self._topic.runtime.clock(), published.state.copies
-            if not is_latest(published, snapshot):  # then a vacuum has to know old vectors
-                change = replace(change, is_prompt=is_prompt(change, after, copies, now_ms))
-            is_same = not change and advance.is_same_table(shown.snapshot, snapshot)
-            if is_same and not self._may_be_forgotten(published, advance.commits):
-                shown = wanted
-                continue
-            since = Since(shown, step.commits, step.spans)
-            landed = self._show(published, since, wanted, change)
-            if landed is None:
-                return None
-            published, shown = landed, wanted
-        return published
-
-    def _may_be_forgotten(self, published: Published, commits: Sequence[Commit]) -> bool:
-        """True if the commits after an entry are so old that a vacuum may soon remove them. Then
-        the next publication could not tell what has changed since."""
-        after = [c.committed_at_ms for c in commits if c.version > published.state.version]
-        return bool(after) and self._began_ms - after[0] > STALE_AFTER_MS
-
-    def _was_replaced_long_ago(self, version: int, commits: Sequence[Commit]) -> bool:
-        """True if a vacuum need not keep this version until the table shows it [VAC-1]."""
-        after = [c.committed_at_ms for c in commits if c.version > version]
-        return bool(after) and self._began_ms - after[0] > STALE_AFTER_MS
-
-    def _show_all(self, published: Published | None, target: Snapshot) -> Published | None:
-        """Show the target whatever the table shows now: it is new, or the commits in between are
-        gone, or the topic is another one."""
-        try:
-            there = {} if published is None else self._table.files(published)
-        except CorruptTopicError:
-            if published is None or published.state.topic_id == target.topic_id:
-                raise
-            self._table.remove()
-            published, there = None, {}
-        wanted = self._with_copies(Shown(self._manifest.state(target)), whole(target))
-        change = plan_whole_table(there, wanted)
-        return self._show(published, None, wanted, change)
-
-    def _show(
-        self,
-        published: Published | None,
-        since: Since | None,
-        wanted: Shown,
-        change: TableChange,
-    ) -> Published | None:
-        if self._topic.runtime.clock() - self._began_ms > STALE_AFTER_MS:  # [COMMIT-8]
-            raise CommitConflictError(
-                "the publication took so long that vacuum may have removed its files; publish again"
-            )
-        hidden = None
-        if is_latest(published, wanted.snapshot):
-            view = LatestView(self._files, self._table)
-            hidden = view.plan(published, since, wanted, change)
-        shown = None if since is None else since.shown.snapshot.info
-        landed = self._table.show(self._topic.name, published, shown, wanted, change, hidden)
-        if landed is not None:
-            log_event(
-                _logger,
-                logging.INFO,
-                "the %(table)s table of topic %(topic)s shows version %(version)s",
-                table=self._table.format,
-                **place_of(self._topic.store.url),
-                version=landed.state.version,
-                table_version=landed.number,
-                files_added=len(change.added),
-                files_removed=len(change.removed),
-            )
-            self._know(landed, wanted)
-            self._done = replace(
-                self._done,
-                steps=self._done.steps + 1,
-                files_added=self._done.files_added + len(change.added),
-                files_removed=self._done.files_removed + len(change.removed),
-            )
-        return landed
-
-    def _with_copies(
-        self, wanted: Shown, spans: Sequence[Span], unsafe: Container[str] = ()
-    ) -> Shown:
-        """The same with sealed copies where they are needed."""
-        version, made = self._copies_at
-        if version == wanted.snapshot.version:
-            # Another publication may have shown some of their segments meanwhile, by its copies.
-            fitting = {path: files for path, files in made.items() if is_within(files, spans)}
-            wanted = Shown(wanted.state, {**wanted.copies, **fitting})
-        units = list(plan_copies(wanted, spans, unsafe))
-        if not units:
-            return wanted
-        sealed = seal(self._topic, self._files, self._run_units, units)
-        self.count_sealed(sealed)
-        return Shown(wanted.state, {**wanted.copies, **sealed.copies})
-
-    def count_sealed(self, sealed: Sealed) -> None:
-        """Let the report say that these segments were sealed."""
-        total = self._done.segments_sealed + sealed.segments
-        self._done = replace(self._done, segments_sealed=total)
+def _attempt(
+    topic: MaintainedTopic, run_units: RunUnits, names: Sequence[str], target: Snapshot
+) -> Attempt:
+    began = topic.runtime.monotonic()
+    tables, failed = _publish_all(topic, run_units, names, target)
+    seconds = topic.runtime.monotonic() - began
+    return Attempt(PublishReport(topic=topic.name, tables=tables, seconds=seconds), failed)
 
 
 def _publish_all(
     topic: MaintainedTopic, run_units: RunUnits, names: Sequence[str], target: Snapshot
-) -> tuple[PublishedTable, ...]:
-    """Show a version in tables of these formats. The usual publication makes the sealed copies once
-    for all of them, before any shows the version; then they do not wait for each other."""
+) -> tuple[tuple[PublishedTable, ...], dict[str, Exception]]:
+    """Show a version in tables of these formats, and return why tables have failed. The usual
+    publication makes the sealed copies once for all of them, before any shows the version; then
+    they do not wait for each other."""
     tables = tables_of(topic)
+    failed: dict[str, Exception] = {}
+
+    def caught(step: Callable[[Publisher], Result]) -> Callable[[Publisher], Result | None]:
+        def attempt(one: Publisher) -> Result | None:
+            try:
+                return step(one)
+            except Exception as error:
+                failed[one.format] = error
+                return None
+
+        return attempt
+
     with tables.opened(names) as opened:
-        publishers = [_Publisher(topic, run_units, tables.files, table) for table in opened]
-        map_parallel(topic.store, lambda publisher: publisher.look(target.topic_id), publishers)
-        ready = _seal_ahead(topic, tables.files, run_units, target, publishers)
+        publishers = [Publisher(topic, run_units, tables.files, one) for one in opened.values()]
+        look = caught(lambda one: one.look(target.topic_id))
+        map_parallel(topic.store, look, publishers)
+        going = [one for one in publishers if one.format not in failed]
+        plans = [caught(lambda one: one.copies_ahead(target))(one) for one in going]
+        ready = _seal_ahead(topic, tables.files, run_units, target, going, plans)
+        going = [one for one in going if one.format not in failed]
         if ready is None:
-            return tuple(publisher.publish(topic.log.known) for publisher in publishers)
-        return tuple(map_parallel(topic.store, lambda one: one.publish(ready), publishers))
+            each = caught(lambda one: one.publish(topic.log.known))
+            done = [each(one) for one in going]
+        else:
+            done = map_parallel(topic.store, caught(lambda one: one.publish(ready)), going)
+        for name in failed:
+            del opened[name]
+    shown = tuple(table for table in done if table is not None)
+    return shown, {name: failed[name] for name in names if name in failed}
 
 
 def _seal_ahead(
@@ -409,12 +203,12 @@ def _seal_ahead(
     files: ObjectStore,
     run_units: RunUnits,
     target: Snapshot,
-    publishers: Sequence[_Publisher],
+    publishers: Sequence[Publisher],
+    plans: Sequence[list[MergeUnit] | None],
 ) -> Snapshot | None:
     """Make the sealed copies that tables need to show a version. Returns the version to show: the
     one that has the copies in it, if that follows directly. None if a table does not get there in
     one step, or if tables need other copies of the same segments."""
-    plans = [publisher.copies_ahead(target) for publisher in publishers]
     found = [plan for plan in plans if plan is not None]
     units = {tuple(s.path for s in unit.inputs): unit for plan in found for unit in plan}
     inputs = [path for paths in units for path in paths]
@@ -431,12 +225,3 @@ def _seal_ahead(
     for publisher, plan in zip(publishers, found, strict=True):
         publisher.use(sealed, plan, target.version)
     return target
-
-
-def _shows(published: Published, target: Snapshot) -> bool:
-    """True if the table shows this state of the topic, apart from void commits."""
-    state = published.state
-    is_there = target.effective_version <= state.version <= target.version
-    has_view = state.view == target.config.publish_view
-    is_same = state.topic_id == target.topic_id and has_view
-    return is_same and is_there and stands(state, target, ())

@@ -28,9 +28,9 @@ _TABLES: dict[str, Callable[[ObjectStore, Runtime], Table]] = {
 }
 
 
-def check_installed(names: Iterable[str]) -> None:
-    """Raise if a package is missing that one of these formats needs."""
-    if "iceberg" in names:
+def check_installed(name: str) -> None:
+    """Raise if a package is missing that this format needs."""
+    if name == "iceberg":
         need_pyiceberg()
 
 
@@ -71,18 +71,19 @@ class TopicTables:
         self._lock = Lock()
 
     @contextmanager
-    def opened(self, names: Sequence[str]) -> Iterator[list[OpenTable]]:
-        """The tables of these formats, for one publication. If it fails, or if another thread has
-        them meanwhile, the next one begins without knowing them."""
+    def opened(self, names: Sequence[str]) -> Iterator[dict[str, OpenTable]]:
+        """The tables of these formats, for one publication. It takes out those that have failed. If
+        it fails as a whole, or if another thread has the tables meanwhile, the next one begins
+        without knowing them."""
         with self._lock:
             found = [self._open.pop(name, None) for name in names]
-        tables = [
-            known or OpenTable(table_of(name, self.files, self.runtime))
+        tables = {
+            name: known or OpenTable(table_of(name, self.files, self.runtime))
             for name, known in zip(names, found, strict=True)
-        ]
+        }
         yield tables
         with self._lock:
-            self._open.update(zip(names, tables, strict=True))
+            self._open.update(tables)
 
     def showing_before(self, topic_id: str, version: int) -> tuple[str, ...]:
         """The formats of the tables that show a version of the topic before this one. A table that

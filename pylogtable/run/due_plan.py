@@ -9,7 +9,7 @@ finds nothing to do is cheap.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pylogtable.format.snapshot import Snapshot
 
@@ -44,10 +44,23 @@ QUIET_LOOK_MS = 30_000
 
 
 @dataclass(frozen=True)
+class Failing:
+    """Something that fails: how often in a row, and when last."""
+
+    failures: int
+    ended_ms: int
+
+    def waits(self, now_ms: int) -> bool:
+        """Whether it is too soon to try it again."""
+        return now_ms - self.ended_ms < min(LONGEST_WAIT_MS, 1000 << min(self.failures, 20))
+
+
+@dataclass(frozen=True)
 class LastRun:
     """The last run of a job on a topic. `version` is the newest version that it has seen, and
     `segments` counts those that were live then. `found_work` is true if it changed something.
-    `failures` counts failures in a row."""
+    `failures` counts failures in a row. `failing` has the formats that a publication left behind.
+    """
 
     version: int
     ended_ms: int
@@ -55,6 +68,11 @@ class LastRun:
     segments: int = 0
     found_work: bool = False
     failures: int = 0
+    failing: Mapping[str, Failing] = field(default_factory=dict)
+
+    def waiting(self, now_ms: int) -> set[str]:
+        """The formats that are not published now: one that fails must not make the others late."""
+        return {name for name, format in self.failing.items() if format.waits(now_ms)}
 
 
 @dataclass(frozen=True)
@@ -79,10 +97,14 @@ def _is_due(job: str, seen: Seen, last: LastRun | None, look_ms: int, now_ms: in
     if last is None:
         return job != "vacuum" or now_ms - seen.opened_ms >= FIRST_VACUUM_MS
     if last.failures:
-        return now_ms - last.ended_ms >= min(LONGEST_WAIT_MS, 1000 << min(last.failures, 20))
+        return not Failing(last.failures, last.ended_ms).waits(now_ms)
     waited_ms = now_ms - last.ended_ms
     has_news = seen.snapshot.version > last.version
     if job == "publication":
+        formats = {*seen.snapshot.config.publish_formats} - last.waiting(now_ms)
+        if formats.intersection(last.failing):
+            return True
+        has_news = has_news and bool(formats)
         waited_ms = now_ms - seen.unpublished_ms
         return has_news and not _may_wait(seen.snapshot, waited_ms + look_ms + last.took_ms)
     if job == "mirror":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,16 @@ from pylogtable.jobs.job import MaintainOptions, run_job
 from pylogtable.jobs.work import RunUnits
 from pylogtable.maintain import job_for
 from pylogtable.operation import new_operation
+from pylogtable.publish.publication import Attempt, FollowingPublication, named
 from pylogtable.publish.report import PublishReport
-from pylogtable.run.due_plan import LastRun, Seen, due_jobs, live_segments, look_after_ms
+from pylogtable.run.due_plan import (
+    Failing,
+    LastRun,
+    Seen,
+    due_jobs,
+    live_segments,
+    look_after_ms,
+)
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.options import RunOptions
 from pylogtable.runtime import Runtime
@@ -21,6 +30,7 @@ from pylogtable.topic import Topic
 _logger = logging.getLogger(__name__)
 
 _ALWAYS = MaintainOptions(again_and_again=True)
+_NEVER = LastRun(version=-1, ended_ms=0, took_ms=0)
 
 
 class KeptTopic:
@@ -69,41 +79,57 @@ class KeptTopic:
         asked = [name for name in self._options.wanted if self._asks_for(name)]
         return due_jobs(self._seen, self._last, asked, self.look_ms, now_ms)
 
-    def run(self, name: str) -> JobRun:
-        """Run a job, and remember how it went."""
+    def run(self, name: str) -> list[JobRun]:
+        """Run a job, and remember how it went. A publication may go well for one format and fail
+        for another one: then these are two runs."""
         clock, monotonic = self._runtime.clock, self._runtime.monotonic
         began_ms, began = clock(), monotonic()
         # What others commit meanwhile is news for the next time.
         version = self._topic._log.known.version
+        before = self._last.get(name, _NEVER)
         report: Any = None
         error: LogTableError | None = None
         try:
             with new_operation():
-                report = self._report_of(name)
-        except LogTableError as raised:
-            error = raised
+                report = self._report_of(name, before.waiting(began_ms))
         except Exception as raised:  # a bug in one job must not end the others
-            _logger.exception("the job %s of topic %r failed", name, self.name)
-            error = LogTableError(f"{type(raised).__name__}: {raised}")
+            error = self._told(name, raised)
+        failing = {of: before.failing[of] for of in before.waiting(began_ms)}
+        failed: list[LogTableError] = []
+        if isinstance(report, Attempt):
+            for of, reason in report.failed.items():
+                failed.append(self._told(name, named(of, reason)))
+                failures = 1 + (before.failing[of].failures if of in before.failing else 0)
+                failing[of] = Failing(failures, clock())
+            report = report.report if report.report.tables else None
         if isinstance(report, PublishReport):  # it may have shown its own commit, too
             version = max(version, min(table.version for table in report.tables))
         seconds = monotonic() - began
-        before = self._last.get(name)
         self._last[name] = LastRun(
             version=version,
             ended_ms=clock(),
             took_ms=round(seconds * 1000),
             segments=live_segments(self._topic._log.known),
             found_work=bool(getattr(report, "units", 0)),
-            failures=0 if error is None else 1 + (before.failures if before else 0),
+            failures=0 if error is None else 1 + before.failures,
+            failing=failing,
         )
-        return JobRun(self.name, name, began_ms, seconds, report, error)
+        done = [JobRun(self.name, name, began_ms, seconds, report, error)]
+        runs = [JobRun(self.name, name, began_ms, seconds, error=error) for error in failed]
+        return runs if failed and report is None else done + runs
+
+    def _told(self, name: str, raised: Exception) -> LogTableError:
+        """What is told of an error of a job. A bug is logged with its place."""
+        if isinstance(raised, LogTableError):
+            return raised
+        _logger.error("the job %s of topic %r failed", name, self.name, exc_info=raised)
+        return LogTableError(f"{type(raised).__name__}: {raised}")
 
     def _asks_for(self, name: str) -> bool:
         """Whether the topic's settings ask for a job."""
         return name == "mirror" or job_for(name, self._seen.snapshot, _ALWAYS) is not None
 
-    def _report_of(self, name: str) -> Any:
+    def _report_of(self, name: str, waiting: Collection[str]) -> Any:
         if name == "mirror":
             assert self._options.mirror_to is not None
             return self._topic.mirror(self._options.mirror_to, groups=self._options.mirror_groups)
@@ -111,9 +137,11 @@ class KeptTopic:
         job = job_for(name, self._seen.snapshot, options)
         if job is None:  # the settings were changed since it was due
             return None
-        # What a publication leaves out would be missing in its tables, so it is not cut short.
-        run_units = self._run_all if name == "publication" else self._run_units
-        return run_job(job, self._topic._maintained, run_units)
+        if name == "publication":
+            # What it leaves out would be missing in its tables, so it is not cut short.
+            following = FollowingPublication(waiting)
+            return run_job(following, self._topic._maintained, self._run_all)
+        return run_job(job, self._topic._maintained, self._run_units)
 
     def _protected(self) -> list[str]:
         """The groups to protect that the topic has."""

@@ -213,7 +213,8 @@ class Loop:
         for job in jobs:
             if self._has_to_stop or not self.members.owns(kept.name):
                 return
-            self._tell(kept.run(job))
+            for run in kept.run(job):
+                self._tell(run)
 
     def _tell(self, run: JobRun) -> None:
         if run.error is not None:

@@ -28,8 +28,7 @@ def turns(name: str, jobs: Sequence[str], count: int = 1) -> Program:
             kept = KeptTopic(open_topic(store, name), RunOptions(jobs=jobs), one_by_one, one_by_one)
             for _ in range(count):
                 for job in kept.look():
-                    run = kept.run(job)
-                    told.append((name, _told(job, run.report, run.error)))
+                    told += [(name, _told(job, run.report, run.error)) for run in kept.run(job)]
         except LogTableError as error:
             told.append((name, ("failed", f"{type(error).__name__}: {error}")))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import pylogtable.publish.publication
+import pylogtable.publish.publisher
 from pylogtable.errors import CorruptTopicError
 from pylogtable.publish.delta.actions import Action, encode
 from pylogtable.publish.delta.log import DeltaLog, entry_path
@@ -218,20 +218,20 @@ class TestTheCheckerFinds:
     def test_publisher_that_does_not_seal_shifted_segments(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pylogtable.publish.publication, "plan_copies", lambda *_: ())
+        monkeypatch.setattr(pylogtable.publish.publisher, "plan_copies", lambda *_: ())
         outcome = explore(behind().objects, (publisher(),))
         found(outcome, "does not show the records of version 3")
 
     def test_publisher_that_shows_only_the_newest_version(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pylogtable.publish.publication, "find_advance", lambda *_: None)
+        monkeypatch.setattr(pylogtable.publish.publisher, "find_advance", lambda *_: None)
         found(explore(long_behind()[0], (publisher(),)), "has new records, and others vanish")
 
     def test_publisher_that_shows_files_which_nothing_keeps_from_a_vacuum(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pylogtable.publish.publication, "passing_files", lambda *_: set())
+        monkeypatch.setattr(pylogtable.publish.publisher, "passing_files", lambda *_: set())
         found(beside_vacuum(first_violation_only=True), "which is gone")
 
     def test_publisher_that_does_not_look_at_the_entry_before(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pyarrow as pa
 import pytest
@@ -312,12 +311,3 @@ def test_end_offsets_that_add_up_to_more_than_64_bits(store: Store) -> None:
         topic.append(pa.table({"key": [b"a", b"b", b"c"], "value": [b"1", b"2", b"3"]}))
         topic.publish(["delta", "iceberg"])
     assert topic.verify()
-
-
-def test_nothing_is_published_if_a_format_needs_what_is_not_installed(
-    topic: Topic, folder: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyiceberg.manifest", None)
-    with pytest.raises(InvalidRequestError, match="pyiceberg is needed"):
-        topic.publish(["delta", "iceberg"])
-    assert not any(entry.key.startswith("_delta_log/") for entry in folder.list())

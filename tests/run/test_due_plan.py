@@ -24,6 +24,7 @@ from pylogtable.run.due_plan import (
     REST_AFTER_WORK,
     RETENTION_MS,
     VACUUM_MS,
+    Failing,
     LastRun,
     Seen,
     due_jobs,
@@ -119,12 +120,29 @@ def test_failed_job_waits_longer_each_time(store: Store) -> None:
     assert waits == [2_000, 4_000, 8_000, LONGEST_WAIT_MS]
 
 
+def test_format_that_fails_waits_longer_each_time_and_the_others_do_not(store: Store) -> None:
+    quiet, news = (
+        seen(store, version, publish_formats="delta,iceberg", publish_max_lag_ms=1)
+        for version in (QUIET, NEWS)
+    )
+    for failures, wait_ms in [(1, 2_000), (2, 4_000), (100, LONGEST_WAIT_MS)]:
+        last = replace(OLD, failing={"iceberg": Failing(failures, T0)})
+        assert first_due("publication", news, last) == 0
+        assert first_due("publication", quiet, last) == wait_ms
+        assert last.waiting(T0 + wait_ms - 1) == {"iceberg"}
+        assert last.waiting(T0 + wait_ms) == set()
+    both = replace(OLD, failing={name: Failing(2, T0) for name in ("delta", "iceberg")})
+    assert first_due("publication", news, both) == 4_000
+    gone = replace(OLD, failing={"hudi": Failing(1, T0)})
+    assert first_due("publication", quiet, gone) is None
+
+
 @pytest.mark.parametrize("took_ms", [0, 100, 300])
 def test_publication_comes_before_60_percent_of_the_lag_have_passed(
     store: Store, took_ms: int
 ) -> None:
     """If it waited for the next look, it would be later than that."""
-    at = seen(store, NEWS, publish_max_lag_ms=2000)
+    at = seen(store, NEWS, publish_formats="delta", publish_max_lag_ms=2000)
     due = first_due("publication", at, replace(OLD, took_ms=took_ms))
     assert due is not None
     assert due - 1 + LOOK_MS + took_ms == 1_200

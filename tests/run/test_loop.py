@@ -154,6 +154,33 @@ class TestFailures:
         assert len(failed) == 5
         assert is_shown(objects, topic)
 
+    def test_format_that_fails_does_not_make_the_other_table_late(
+        self, objects: MemoryStore, clock: Clock
+    ) -> None:
+        config = {"publish.formats": "delta,iceberg"}
+        append(topic := make_store(objects, clock).create_topic("t", config=config))
+        failing = FailingStore(objects)
+        is_down = True
+        failing.fails = lambda verb, key: is_down and key.startswith("t/metadata/")
+        loop = driven(make_store(failing, clock), clock)
+        for _ in range(60):
+            append(topic)
+            loop.go(2 * SECOND_MS)
+            assert topic.describe().published[0].lag_records == 0
+        assert is_shown(objects, topic)
+        runs = loop.of("publication")
+        errors = [str(run.error) for run in runs if run.error]
+        assert len(runs) - len(errors) >= 60
+        # After 0, 2, 6, 14, 30 and 62 seconds.
+        assert 5 <= len(errors) <= 7
+        assert all(text.startswith("the iceberg table was not published: ") for text in errors)
+        is_down = False
+        loop.runs.clear()
+        loop.go(5 * MINUTE_MS)
+        assert not [run for run in loop.runs if run.error]
+        statuses = topic.describe().published
+        assert [status.lag_records for status in statuses] == [0, 0]
+
     def test_settings_that_change_between_look_and_job_are_no_failure(self, store: Store) -> None:
         """Where jobs have threads of their own, the topic is looked at while others wait."""
         topic = store.create_topic("t", config={"cleanup.policy": "compact"})
@@ -161,7 +188,7 @@ class TestFailures:
         assert "compaction" in kept.look()
         topic.alter(config={"cleanup.policy": "delete"})
         kept.look()
-        assert kept.run("compaction").error is None
+        assert [run.error for run in kept.run("compaction")] == [None]
 
 
 class TestClocks:
