@@ -131,34 +131,18 @@ class Committer:
         """Commit what other processes may have staged. With `keep_files`, only files that are
         written here for their rows are removed if that fails. With `alone`, no other writer may
         commit them."""
-        with span("append", topic=place_of(self.store.url)["topic"], does="send") as describe:
-            result = self._commit_all(
-                staged, txn, origin, expected_last, check, note, keep_files, alone
-            )
-            describe(version=result.version, records=result.records)
-        return result
-
-    def _commit_all(
-        self,
-        staged: Sequence[Staged],
-        txn: tuple[str, int] | None,
-        origin: str | None,
-        expected_last: ExpectedLast,
-        check: CheckState,
-        note: Any,
-        keep_files: bool,
-        alone: bool,
-    ) -> AppendResult:
         parts = _checked_staged(staged)
         given = [file for part in parts for file in part.files]
         unused = [] if keep_files else list(given)
-        with self._discarding(unused):
+        topic = place_of(self.store.url)["topic"]
+        with span("append", topic=topic, does="send") as describe, self._discarding(unused):
             terms = self.terms(txn, origin, expected_last, check, note, alone=alone)
             whole = self.gathered(parts)
             paths = {file.path for file in given}
             unused += [file for file in whole.files if file.path not in paths]
             self._warn_of_expired(whole.files)
             result = self._commit_foreign(whole, terms)
+            describe(version=result.version)
         if result.repeated:
             self._discard_files(unused, repeats=result.version)
         return result

@@ -32,14 +32,18 @@ def as_json(record: logging.LogRecord) -> str:
         "level": record.levelname,
         "logger": record.name,
         "message": _message(record),
-        **{name: _plain(value) for name, value in _fields(record).items()},
+        **details_of(record),
     }
+    return json.dumps(given)
+
+
+def details_of(record: logging.LogRecord) -> dict[str, Any]:
+    """The fields of the record, and the traceback of its exception, as JSON has them."""
+    found = {name: _plain(value) for name, value in _fields(record).items()}
     exception = vars(record).get("exception")
     if record.exc_info:
         exception = "".join(traceback.format_exception(*record.exc_info)).rstrip()
-    if exception:
-        given["exception"] = exception
-    return json.dumps(given)
+    return {**found, "exception": exception} if exception else found
 
 
 def as_text(record: logging.LogRecord) -> str:

@@ -21,7 +21,7 @@ from typing import Protocol
 import click
 
 from pylogtable import LogTableError, StorageError, TopicNotFoundError
-from pylogtable.cli.log_lines import as_json, as_text, program_record
+from pylogtable.cli.log_lines import as_json, as_text, details_of, program_record
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.streams import is_terminal, obeying, visible, write_error
 
@@ -88,13 +88,16 @@ def note(session: Session, message: str) -> None:
         tell(session, message)
 
 
-def warn(session: Session, message: str) -> None:
-    """Print a warning, also for programs that asked for JSON."""
+def warn(session: Session, message: str, **details: object) -> None:
+    """Print a warning, also for programs that asked for JSON. These get its details, people only
+    the traceback of an exception among them."""
     if session.logs_json:
-        tell(session, message, logging.WARNING)
+        tell(session, message, logging.WARNING, **details)
+    elif session.is_json:
+        write_error(json.dumps({"warning": message, **details}))
     else:
-        text = json.dumps({"warning": message}) if session.is_json else f"pylogtable: {message}"
-        write_error(text)
+        lines = [f"pylogtable: {message}", details.get("exception")]
+        write_error("\n".join(str(line) for line in lines if line))
 
 
 class _OfLibrary(logging.Handler):
@@ -108,7 +111,7 @@ class _OfLibrary(logging.Handler):
         if self._session.logs_json:
             write_error(as_json(record))
         elif record.levelno >= logging.WARNING:
-            warn(self._session, record.getMessage())
+            warn(self._session, record.getMessage(), **details_of(record))
         else:
             write_error(as_text(record))
 

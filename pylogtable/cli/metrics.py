@@ -64,6 +64,8 @@ def metrics(
     def tell(error: LogTableError) -> None:
         warn(session, f"not all can be measured: {error}")
 
+    if session.is_json and (path is not None or openmetrics):
+        raise click.UsageError("--out and --openmetrics do not go with --output json")
     opened = session.open_store(store)
     if session.is_json:
         found = store_metrics_json(opened, per_partition=per_partition, on_error=tell)
@@ -71,11 +73,13 @@ def metrics(
         return
     text = store_metrics(
         opened, per_partition=per_partition, openmetrics=openmetrics, on_error=tell
-    ).encode()
+    )
+    if "\npylogtable_topic_up{" not in text:  # most likely a wrong address
+        warn(session, f"there is no topic in {opened.url}")
     if path is None:
-        write_bytes(text)
+        write_bytes(text.encode())
     else:
-        _replace(Path(path), text)
+        _replace(Path(path), text.encode())
 
 
 def _replace(path: Path, data: bytes) -> None:

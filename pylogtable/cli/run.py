@@ -17,6 +17,7 @@ from pylogtable.cli.messages import (
     asks_about_settings,
     confirm,
     continue_on_error,
+    note,
     progress,
 )
 from pylogtable.cli.metrics import metrics_served
@@ -184,6 +185,8 @@ def run(
             f"look after {opened.url}, and remove records and files for good, as the settings say"
         )
         confirm(what, yes)
+    names = "all topics" if options.topics is None else ", ".join(options.topics)
+    note(session, f"looking after {names} of {opened.url}: {', '.join(options.wanted)}")
     line_seconds = math.inf if session.is_json else session.line_seconds
     with (
         metrics_served(session, opened, "run", served, options.topics) as metrics,

@@ -47,7 +47,7 @@ class KafkaClient:
         stop: Callable[[], bool],
         stop_seconds: float,
     ) -> None:
-        self.kafka = _library()
+        self.kafka = kafka_library()
         self.topic = topic
         self.seconds = request_seconds
         self._stop = stop
@@ -142,7 +142,7 @@ def advised(advice: str) -> Iterator[None]:
         raise StorageError(f"{error}. {advice}") from error
 
 
-def _library() -> Any:
+def kafka_library() -> Any:
     """confluent-kafka, which is imported only when it is needed."""
     try:
         import confluent_kafka

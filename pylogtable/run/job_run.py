@@ -44,11 +44,6 @@ class JobRun:
             return bool(report.groups)
         return isinstance(report, MirrorReport | ImportReport) and report.commits > 0
 
-    @property
-    def fields(self) -> dict[str, object]:
-        """What a log line about it has as fields."""
-        return {"topic": self.topic, "job": self.job, "seconds": round(self.seconds, 3)}
-
     def __str__(self) -> str:
         outcome = f"FAILED: {self.error}" if self.error is not None else self.report
         return f"{self.topic}: {self.job.replace('_', ' ')}: {outcome}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pylogtable.errors import LogTableError
+from pylogtable.kafka.client import kafka_library
 from pylogtable.kafka.import_start import import_topic
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.members import Members
@@ -28,6 +29,9 @@ class KafkaImports:
     topics: Sequence[str]
     consumer_settings: Mapping[str, Any] = field(default_factory=dict)
     groups: bool = False
+
+    def __post_init__(self) -> None:
+        kafka_library()  # raises if it is missing: no later try would find it
 
 
 class RunningImports:

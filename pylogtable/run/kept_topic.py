@@ -34,9 +34,8 @@ _NEVER = LastRun(version=-1, ended_ms=0, took_ms=0)
 
 
 class KeptTopic:
-    """A topic, and what this process has done for it. Nothing of it has to survive the process."""
-
-    """`run_units` may leave units out when the loop is to stop; `run_all` does not."""
+    """A topic, and what this process has done for it. Nothing of it has to survive the process.
+    `run_units` may leave units out when the loop is to stop; `run_all` does not."""
 
     def __init__(
         self, topic: Topic, options: RunOptions, run_units: RunUnits, run_all: RunUnits

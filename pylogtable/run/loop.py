@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.events import log_event
-from pylogtable.format.paths import check_topic_name
+from pylogtable.format.paths import MANIFEST_DIR
 from pylogtable.jobs.work import RunUnits, in_threads
 from pylogtable.operation import new_operation
 from pylogtable.run.job_run import JobRun
@@ -29,6 +29,8 @@ from pylogtable.store import Store
 
 _logger = logging.getLogger(__name__)
 
+#: A folder that topics have, and stores have not.
+MANIFEST_FOLDER = MANIFEST_DIR.rstrip("/")
 #: How often new topics are looked for, and how often a folder that was no topic is asked again.
 DISCOVERY_MS = 30_000
 NO_TOPIC_MS = 60_000
@@ -145,10 +147,15 @@ class Loop:
             if self._options.topics is not None:
                 names = self._options.topics
             else:
-                names = [n for n in self._store._store.list_folders() if _may_be_topic(n)]
+                names = self._store._folders()
         except LogTableError as error:
             self._tell(JobRun("", "look", now_ms, 0.0, error=error))
             return
+        if MANIFEST_FOLDER in names:
+            raise InvalidRequestError(
+                f"{self._store.url} is a topic, and not a store: give the folder that it is in. To "
+                "look after this topic alone, name it as one of the topics of that store"
+            )
         if not names and not self._has_warned:
             self._has_warned = True
             _logger.warning(
@@ -218,17 +225,21 @@ class Loop:
 
     def _tell(self, run: JobRun) -> None:
         if run.error is not None:
-            message = "%(job)s of topic %(topic)s failed, and will be tried again: %(error)s"
+            message = "%(job)s of topic %(topic)s failed, and will be tried again: %(reason)s"
             if not run.topic:
-                message = "the topics of the store are not known, and will be later: %(error)s"
-            code = type(run.error).__name__
+                message = "the topics of the store are not known, and will be later: %(reason)s"
+            elif run.job == "look":
+                message = "topic %(topic)s cannot be read, and will be tried again: %(reason)s"
             log_event(
-                _logger, logging.WARNING, message, error=run.error, error_code=code, **run.fields
-            )
-        else:
-            level = logging.INFO if run.has_changed else logging.DEBUG
-            log_event(
-                _logger, level, "%(job)s of %(topic)s: %(done)s", done=run.report, **run.fields
+                _logger,
+                logging.WARNING,
+                message,
+                job=run.job,
+                topic=run.topic,
+                store=self._store.url,
+                seconds=round(run.seconds, 3),
+                error=type(run.error).__name__,
+                reason=str(run.error),
             )
         if self._options.on_job is not None:
             self._options.on_job(run)
@@ -240,11 +251,3 @@ class Loop:
                 return False
             self._busy.add((name, lane))
             return True
-
-
-def _may_be_topic(name: str) -> bool:
-    try:
-        check_topic_name(name)
-    except InvalidRequestError:
-        return False
-    return True

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from pylogtable.errors import StorageError
+from pylogtable.events import log_event
 from pylogtable.run.share_plan import Beat, living, owner
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
@@ -156,10 +157,11 @@ class Members:
 
     def _tell(self, before: set[str]) -> None:
         now = set(self._members)
-        for member in sorted(now - before - {self.id}):
-            _logger.info("process %s shares the topics from now on", member)
-        for member in sorted(before - now):
-            _logger.info("process %s is gone; others look after its topics", member)
+        come = "process %(member)s shares the topics from now on"
+        gone = "process %(member)s is gone; others look after its topics"
+        for member in sorted((before ^ now) - {self.id}):
+            message = come if member in now else gone
+            log_event(_logger, logging.INFO, message, member=member, store=self._store.url)
 
 
 @cache

@@ -41,7 +41,7 @@ class RunOptions:
         is_number = isinstance(every, int | float) and not isinstance(every, bool)
         if not is_number or not 0.01 <= every <= 86_400:
             raise InvalidRequestError(
-                f"`every_seconds` must be a number of seconds from 0.01 to a day, not {every!r}"
+                f"`every_seconds`, or --every, must be from 0.01 seconds to a day, not {every!r}"
             )
         check_jobs(self.jobs, JOB_NAMES)
         if self.jobs is not None and "mirror" in self.jobs and self.mirror_to is None:

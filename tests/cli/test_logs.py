@@ -143,6 +143,27 @@ def test_json_of_a_record_is_valid_whatever_its_values_are(value: object) -> Non
     assert "field" in json.loads(line, parse_constant=refuse)
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_traceback_that_the_library_logs_is_shown(
+    capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    """It is a bug, so whoever reports it needs the traceback, in each format."""
+    logger = logging.getLogger("pylogtable.run")
+    with library_messages(Session(output=output)):
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            logger.exception("the job of topic %(topic)s failed", {"topic": "t"}, extra={"n": 1})
+    err = capsys.readouterr().err
+    if output == "json":
+        told = json.loads(err)
+        assert told.pop("exception").endswith("ValueError: broken")
+        assert told == {"warning": "the job of topic t failed", "n": 1}
+    else:
+        assert err.startswith("pylogtable: the job of topic t failed\nTraceback (most recent")
+        assert err.endswith("ValueError: broken\n")
+
+
 def test_exception_is_a_field() -> None:
     try:
         raise ValueError("broken")

@@ -62,6 +62,13 @@ def test_a_damaged_topic_is_named_and_does_not_stop_it(run: Run, broken_store: P
     assert found.of("topic_up", topic="users") == 0
 
 
+def test_a_store_without_topics_is_most_likely_a_wrong_address(run: Run, tmp_path: Path) -> None:
+    done = run("metrics", tmp_path / "nothing")
+    assert done.status == 0
+    assert "there is no topic in" in done.err
+    assert Values(done.out).of("store_up") == 1
+
+
 def scraped(address: str) -> Values:
     with urlopen(address) as reply:
         return Values(reply.read().decode())
@@ -106,6 +113,8 @@ def test_options_that_would_do_nothing_are_refused(run: Run, clicks: pylogtable.
     run("run", "--once", "--yes", "--metrics-port", "0").failed("--metrics-port", status=2)
     for option in (["--metrics-host", "127.0.0.1"], ["--metrics-per-partition"]):
         run("mirror", "clicks", "./copies", *option).failed("--metrics-port", status=2)
+    for option in (["--out", "x.prom"], ["--openmetrics"]):
+        run("metrics", *option, "--output", "json").failed("--output json", status=2)
 
 
 def test_a_port_that_is_taken_is_named(run: Run, clicks: pylogtable.Topic) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,7 +98,8 @@ def test_once_mirrors_too(run: Run, published: pylogtable.Topic, tmp_path: Path)
         (["--jobs", "mirror"], ["--mirror-to"]),
         (["--mirror-groups"], ["--mirror-to"]),
         (["--topics", "orderz"], ["orderz"]),
-        (["--every", "0s"], ["every"]),
+        (["--every", "0s"], ["--every"]),
+        (["--every", "2d"], ["--every", "a day"]),
         (["--kafka-topic", "x"], ["--bootstrap-servers"]),
         (["--protect-group", "nobody", "--once"], ["nobody"]),
         (["--protect-group", "nobody"], ["nobody"]),
@@ -113,6 +116,29 @@ def test_bad_options_are_refused_before_anything_is_done(
     assert published.version == version
 
 
+def test_people_are_told_what_it_looks_after(published: pylogtable.Topic) -> None:
+    program = start("run", "--topics", "t", "--jobs", "merge,publication")
+    assert program.stderr is not None
+    line = program.stderr.readline().decode()
+    assert re.fullmatch(r"looking after t of file://.+/logs: merge, publication\n", line)
+    program.send_signal(signal.SIGTERM)
+    program.communicate(timeout=60)
+
+
+def test_topic_given_as_the_store_is_refused(run: Run, published: pylogtable.Topic) -> None:
+    done = run("run", published.url.removeprefix("file://"))
+    assert done.status == 1
+    assert "t is a topic, and not a store" in done.err.splitlines()[-1]
+
+
+def test_import_without_its_package_is_refused(
+    run: Run, published: pylogtable.Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    done = run("run", "--kafka-topic", "x", "--bootstrap-servers", "b:1")
+    done.failed("pip install 'pylogtable[kafka]'")
+
+
 def test_damaged_topic_is_told_and_the_others_are_looked_after(broken_store: Path) -> None:
     store = pylogtable.open(broken_store)
     store.topic("users").alter(config={"publish.formats": "delta"})
@@ -123,5 +149,7 @@ def test_damaged_topic_is_told_and_the_others_are_looked_after(broken_store: Pat
     assert json.loads(program.stdout.readline())["topic"] == "users"
     program.send_signal(signal.SIGTERM)
     _, err = program.communicate(timeout=60)
-    assert "look of topic broken failed" in json.loads(err.splitlines()[0])["warning"]
+    told = json.loads(err.splitlines()[0])
+    assert "topic broken cannot be read, and will be tried again" in told["warning"]
+    assert (told["topic"], told["error"]) == ("broken", "CorruptTopicError")
     assert store.topic("users").describe().published[0].lag_records == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pylogtable.metrics.store_watch import AROUND_MS, LOOK_MS, StoreWatch
+from pylogtable.metrics.table_lag import COMMITS_READ
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from tests.builders import Clock, kafka
@@ -101,6 +102,30 @@ def test_a_published_table_costs_a_few_requests(
     behind = scrape(far, watch).requests
     assert behind["read"] <= 11
     assert behind["list"] == quiet["list"]
+
+
+def test_a_late_table_costs_its_next_commits_at_most(
+    far: WiredStore, store: Store, clock: Clock
+) -> None:
+    """However late it is: the first append that it does not show is looked for in a few commits."""
+    topic = store.create_topic("late", config={"publish.formats": "delta"})
+    topic.append(kafka(["a"]))
+    topic.publish()
+    watch = StoreWatch(store, ["late"])
+    watch.samples()
+    for number in range(2 * COMMITS_READ):
+        topic.alter(config={"retention.bytes": 10_000_000 + number})
+    topic.append(kafka(["b"]))
+    for _ in range(2):  # the new commits are read once, or twice
+        clock.tick(AROUND_MS)
+        watch.samples()
+    clock.tick(AROUND_MS)
+    late = scrape(far, watch).requests["read"]
+    topic.publish()
+    for _ in range(2):
+        clock.tick(AROUND_MS)
+        quiet = scrape(far, watch).requests["read"]
+    assert late - quiet <= COMMITS_READ + 1
 
 
 @pytest.mark.parametrize("appends", [10, 500])

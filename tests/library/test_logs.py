@@ -14,6 +14,7 @@ from pylogtable.storage.base import Created
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, kafka, make_store
+from tests.run.loops import driven
 
 
 class Lines:
@@ -95,6 +96,27 @@ def test_each_commit_of_a_job_is_logged(store: Store, clock: Clock, lines: Lines
     assert has(commit, operation="vacuum", files_removed=len(removed.files))
     assert has(commit, bytes_removed=removed.size_bytes)
     assert root["text"] == f"a root of topic orders was written at version {removed.version}"
+
+
+def test_jobs_of_a_loop_are_logged_once_and_failures_are_warnings(
+    objects: MemoryStore, store: Store, clock: Clock, lines: Lines
+) -> None:
+    topic = store.create_topic("t", config={"publish.formats": "delta"})
+    topic.append(kafka(["a"]))
+    loop = driven(store, clock)
+    lines.take()
+    loop.go(1_000)
+    texts = lines.texts()
+    assert [text for text in texts if "delta" in text] == [
+        "the delta table of topic t shows version 1"
+    ]
+    objects.write("t/_delta_log/00000000000000000000.json", b"{")
+    topic.append(kafka(["b"]))
+    loop.go(5_000)
+    failed = lines.take(logging.WARNING)[0]
+    assert has(failed, job="publication", topic="t", store=store.url, error="CorruptTopicError")
+    assert failed["text"].startswith("publication of topic t failed, and will be tried again: ")
+    assert failed["reason"] in failed["text"]
 
 
 def test_job_that_has_nothing_to_do_is_logged_for_debugging(store: Store, lines: Lines) -> None:

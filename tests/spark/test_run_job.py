@@ -7,11 +7,13 @@ import json
 import os
 import signal
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pylogtable import Store
+from pylogtable.format.paths import commit_path
 from pylogtable.run import JobRun, Loop, RunOptions
 from pylogtable.run.lanes import OneThread
 from pyspark_pylogtable.table.jobs import where_it_pays
@@ -47,6 +49,17 @@ def test_run_job_ends_at_sigterm(logs: Store) -> None:
     first = json.loads(printed.getvalue().splitlines()[0])
     assert (first["topic"], first["job"]) == ("t", "publication")
     assert topic.describe().published[0].lag_records == 0
+
+
+def test_run_job_prints_what_failed(logs: Store) -> None:
+    logs.create_topic("t", config={"publish.formats": "delta"})
+    folder = Path(logs.url.removeprefix("file://"))
+    (folder / "t" / commit_path(0)).write_text("{")
+    with redirect_stdout(Ending()) as printed:
+        main([str(folder), "--every", "20ms", "--jobs", "merge, publication", "--output", "json"])
+    first = json.loads(printed.getvalue().splitlines()[0])
+    assert (first["topic"], first["job"], first["report"]) == ("t", "look", None)
+    assert first["error"].startswith("CorruptTopicError: ")
 
 
 def test_run_job_once_does_what_the_maintenance_job_does(

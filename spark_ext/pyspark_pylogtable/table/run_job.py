@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,11 +26,12 @@ from pyspark_pylogtable.table.scheduled_job import ScheduledJob
 
 def main(argv: Sequence[str] | None = None) -> None:
     asked = _parser().parse_args(argv)
+    logging.basicConfig()  # the traceback of a bug in a job, unless the platform has logs
     job = ScheduledJob("run", asked)
     store = job.open_store()
     options = RunOptions(
         topics=asked.topic,
-        jobs=asked.jobs.split(",") if asked.jobs else None,
+        jobs=[name.strip() for name in asked.jobs.split(",")] if asked.jobs else None,
         every_seconds=parse_duration(asked.every).total_seconds(),
         protect_groups=asked.protect_group,
         on_job=lambda run: _show(run, asked.output),
@@ -58,11 +60,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _show(run: JobRun, output: str) -> None:
     """Publications come every second, so people see only what else was done."""
-    report: Any = run.report
-    if output == "json" and run.has_changed:
-        shown = {"job": run.job, "topic": run.topic, "report": asdict(report)}
+    if not (run.error or run.has_changed):
+        return
+    if output == "json":
+        report: Any = None if run.report is None else asdict(run.report)
+        error = None if run.error is None else f"{type(run.error).__name__}: {run.error}"
+        shown = {"job": run.job, "topic": run.topic, "report": report, "error": error}
         print(json.dumps(shown, default=list), flush=True)
-    elif output == "text" and (run.error or (run.has_changed and run.job != "publication")):
+    elif run.error or run.job != "publication":
         print(run, flush=True)
 
 
