@@ -17,12 +17,13 @@ from pylogtable.format.config import PUBLISH_FORMATS, TopicConfig
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.merge_plan import MergeUnit
+from pylogtable.jobs.replace_plan import Swap
 from pylogtable.jobs.work import RunUnits
 from pylogtable.publish.latest_view import check_view
 from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
 from pylogtable.publish.publisher import Publisher
 from pylogtable.publish.report import DueTable, PublishedTable, PublishReport
-from pylogtable.publish.sealing import seal
+from pylogtable.publish.sealing import commit, write_copies
 from pylogtable.publish.status import status_of
 from pylogtable.publish.tables import tables_of
 from pylogtable.storage.base import ObjectStore
@@ -191,11 +192,28 @@ def _publish_all(
             each = caught(lambda one: one.publish(topic.log.known))
             done = [each(one) for one in going]
         else:
-            done = map_parallel(topic.store, caught(lambda one: one.publish(ready)), going)
+            show = caught(lambda one: one.publish(ready.target))
+
+            def step(one: Publisher | None) -> PublishedTable | None:
+                """The tables do not wait for a commit that races with appends."""
+                if one is not None:
+                    return show(one)
+                commit(topic, ready.left, topic.store.limits.seal_tries - 1)
+                return None
+
+            done = map_parallel(topic.store, step, [*going, None] if ready.left else going)
         for name in failed:
             del opened[name]
     shown = tuple(table for table in done if table is not None)
     return shown, {name: failed[name] for name in names if name in failed}
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A version that all tables can show at once, and the copies that are left to be committed."""
+
+    target: Snapshot
+    left: Sequence[Swap] = ()
 
 
 def _seal_ahead(
@@ -205,23 +223,24 @@ def _seal_ahead(
     target: Snapshot,
     publishers: Sequence[Publisher],
     plans: Sequence[list[MergeUnit] | None],
-) -> Snapshot | None:
-    """Make the sealed copies that tables need to show a version. Returns the version to show: the
-    one that has the copies in it, if that follows directly. None if a table does not get there in
-    one step, or if tables need other copies of the same segments."""
+) -> Ready | None:
+    """Make the sealed copies that tables need to show a version. The version to show is the one
+    that has the copies in it, if their commit follows directly. None if a table does not get there
+    in one step, or if tables need other copies of the same segments."""
     found = [plan for plan in plans if plan is not None]
     units = {tuple(s.path for s in unit.inputs): unit for plan in found for unit in plan}
     inputs = [path for paths in units for path in paths]
     if len(found) < len(plans) or len({*inputs}) < len(inputs):
         return None
     if not units:
-        return target
-    sealed = seal(topic, files, run_units, list(units.values()))
+        return Ready(target)
+    sealed = write_copies(topic, files, run_units, list(units.values()))
     publishers[0].count_sealed(sealed)
+    after = commit(topic, sealed.swaps, tries=1)
     # A copy without the records below the log start says of its commit that records vanish.
     drops = any(unit.inputs[0].has_below(unit.log_start) for unit in units.values())
-    if sealed.after is not None and sealed.after.version == target.version + 1 and not drops:
-        return sealed.after
+    if after is not None and after.version == target.version + 1 and not drops:
+        return Ready(after)
     for publisher, plan in zip(publishers, found, strict=True):
         publisher.use(sealed, plan, target.version)
-    return target
+    return Ready(target, () if after is not None else sealed.swaps)

@@ -34,7 +34,7 @@ from pylogtable.publish.plan import (
     whole,
 )
 from pylogtable.publish.report import PublishedTable
-from pylogtable.publish.sealing import Sealed, seal
+from pylogtable.publish.sealing import Sealed, commit, write_copies
 from pylogtable.publish.table import Published
 from pylogtable.publish.tables import OpenTable, check_installed
 from pylogtable.read.plan import Span
@@ -260,7 +260,8 @@ class Publisher:
         units = list(plan_copies(wanted, spans, unsafe))
         if not units:
             return wanted
-        sealed = seal(self._topic, self._files, self._run_units, units)
+        sealed = write_copies(self._topic, self._files, self._run_units, units)
+        commit(self._topic, sealed.swaps, self._files.limits.seal_tries)
         self.count_sealed(sealed)
         return Shown(wanted.state, {**wanted.copies, **sealed.copies})
 

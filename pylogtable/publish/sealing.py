@@ -7,33 +7,43 @@ from dataclasses import dataclass
 
 from pylogtable.errors import CommitConflictError
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Change, Commit
+from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic
 from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit, still_fits
-from pylogtable.jobs.work import RunUnits, Worker
+from pylogtable.jobs.work import RunUnits, Worker, in_threads
 from pylogtable.publish.plan import Copies
 from pylogtable.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
 class Sealed:
-    """Copies that were made, and the state after the commit that has put them into the topic. It is
-    None if nothing was committed. Then, and if other commits came before it, the copies stand for
-    segments of the version that they were planned on."""
+    """Sealed copies that were written. They stand for segments of the version that they were
+    planned on, also if the topic never gets them."""
 
-    copies: Copies
-    segments: int
-    after: Snapshot | None
+    swaps: tuple[Swap, ...]
+
+    @property
+    def copies(self) -> Copies:
+        """The copies, by the path of the first segment that they stand for."""
+        return {swap.inputs[0].path: swap.outputs for swap in self.swaps}
+
+    @property
+    def segments(self) -> int:
+        """How many segments they stand for."""
+        return sum(len(swap.inputs) for swap in self.swaps)
 
 
-def seal(
+def write_copies(
     topic: MaintainedTopic, store: ObjectStore, run_units: RunUnits, units: Sequence[MergeUnit]
 ) -> Sealed:
-    """Write sealed copies to `store`. The topic gets them as well, if their segments are still
-    live: then they are needed once [PUB-2]."""
+    """Write sealed copies to `store`. Small ones are written by this process, as many at once as
+    the store can take: to hand them out would take longer."""
+    size = sum(segment.size_bytes for unit in units for segment in unit.inputs)
+    if size <= store.limits.sealed_here_bytes:
+        run_units = in_threads(max(1, store.concurrency))
     worker = Worker(store, topic.runtime.new_id, Merge().rewrite)
     results = list(run_units(worker, units))
     if len(results) < len(units):  # it is being stopped: what is missing must not be shown raw
@@ -44,21 +54,30 @@ def seal(
         )
     for rewritten in results:
         rewritten.check()
-    swaps = [swap for rewritten in results for swap in rewritten.swaps]
-    return Sealed(
-        copies={swap.inputs[0].path: swap.outputs for swap in swaps},
-        segments=sum(len(swap.inputs) for swap in swaps),
-        after=_commit(topic, swaps),
-    )
+    return Sealed(tuple(swap for rewritten in results for swap in rewritten.swaps))
 
 
-def _commit(topic: MaintainedTopic, swaps: Sequence[Swap]) -> Snapshot | None:
-    """The state after a commit of those swaps that still fit; None if none does. If the log has
-    moved since the known state, the put is refused, and it is planned again."""
+def commit(topic: MaintainedTopic, swaps: Sequence[Swap], tries: int) -> Snapshot | None:
+    """Put those copies into the topic that still fit. Returns the state after that; None if none
+    fits, or if another commit was faster each time: then the copies belong to tables alone."""
+    for _ in range(tries):
+        known = topic.log.first_state()
+        change = _plan(topic.log.manifest.state(known), swaps)
+        if change is None:
+            return None
+        landed = topic.log.attempt(
+            known,
+            change,
+            topic.runtime.new_id(),
+            root_may_wait=True,
+            looks_ahead=topic.store.limits.race_looks_ahead,
+        )
+        if landed is not None:
+            return landed[0]
+    return None
 
-    def plan(state: LogState) -> Change | None:
-        live = [swap for swap in swaps if still_fits(state, swap)]
-        return plan_swap_commit(state, Merge.operation, live) if live else None
 
-    after, commit = topic.log.change(plan, refresh=False, root_may_wait=True)
-    return after if isinstance(commit, Commit) else None
+def _plan(state: LogState, swaps: Sequence[Swap]) -> Change | None:
+    """What the topic gets, so that the copies are needed once [PUB-2]."""
+    live = [swap for swap in swaps if still_fits(state, swap)]
+    return plan_swap_commit(state, Merge.operation, live) if live else None

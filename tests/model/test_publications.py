@@ -141,7 +141,7 @@ class TestPublicationHolds:
         holds(explore(begun.objects, (publisher(), append), PUTS), 100_000)
 
     def test_beside_another_publisher(self) -> None:
-        holds(explore(behind().objects, (publisher("p"), publisher("q"))), 200_000)
+        holds(explore(behind().objects, (publisher("p"), publisher("q"))), 100_000)
 
     @pytest.mark.records_in("commits", "files")
     @pytest.mark.parametrize("works", JOBS)
@@ -160,7 +160,7 @@ class TestPublicationHolds:
         holds(explore(behind().objects, (publisher(),), CRASH), 10)
 
     def test_beside_one_that_dies_at_any_step(self) -> None:
-        holds(explore(behind().objects, (publisher("p"), publisher("q")), CRASH), 1_000_000_000)
+        holds(explore(behind().objects, (publisher("p"), publisher("q")), CRASH), 500_000_000)
 
     def test_beside_one_that_unpublishes(self) -> None:
         holds(beside_unpublish(), 100_000_000)
