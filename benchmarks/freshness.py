@@ -3,9 +3,10 @@ small appends a second, and an engine that asks for the whole table from time to
 
 `python -m benchmarks.freshness [SECONDS] [ENGINE …] [--far]`; with `--far` the store is an S3
 server that is 30 ms away (`make test-s3` builds it). Two figures for each engine: how old the
-oldest record was that a SELECT did not show, when it began; and how long after the return of an
-append the first SELECT ended that shows it, which has the pause between SELECTs in it. Delta on
-Spark needs the environment of `make test-engines`, and its jars in `PYLOGTABLE_ENGINE_JARS`.
+oldest record was that the result of a SELECT did not have, when it came; and how long after the
+return of an append the first SELECT ended that shows it, which has the pause between SELECTs in it.
+Delta on Spark needs the environment of `make test-engines`, and its jars in
+`PYLOGTABLE_ENGINE_JARS`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _measure(engine: str, seconds: int, *, far: bool) -> list[Result]:
     where = "S3 server 30 ms away" if far else "local disk"
     took = statistics.median(one.ended - one.began for one in selects)
     return [
-        _result(f"{engine}, {where}: oldest record that a SELECT lacks", _ages(selects, returned)),
+        _result(f"{engine}, {where}: oldest record that a result lacks", _ages(selects, returned)),
         _result(
             f"{engine}, {where}: append to the end of a SELECT (one takes {took:.2f} s)",
             _lags(selects, returned),
@@ -108,13 +109,12 @@ def _measure(engine: str, seconds: int, *, far: bool) -> list[Result]:
 
 
 def _ages(selects: list[Select], returned: list[float]) -> list[float]:
-    """For each SELECT that began while there were appends, the age of the oldest that it did not
-    show; 0 if it has shown all."""
-    lacking = [(one.began, one.newest) for one in selects if one.began >= returned[0]]
+    """For each SELECT that began while there were appends, the age of the oldest that its result
+    did not have when it came; 0 if it has all."""
     return [
-        max(0.0, began - returned[newest])  # append `newest + 1`
-        for began, newest in lacking
-        if newest < len(returned)
+        max(0.0, one.ended - returned[one.newest])  # append `newest + 1`
+        for one in selects
+        if one.began >= returned[0] and one.newest < len(returned)
     ]
 
 

@@ -137,10 +137,11 @@ class Limits:
     manifest_entries: int = 2000
     #: With more small manifests than this, they are merged: opening the table stays cheap.
     small_manifests: int = 100
-    #: Sealed copies of so many bytes in all are written by the process that publishes.
-    sealed_here_bytes: int = 4 << 20
-    #: How often a publication tries to commit them. Where appends are always faster, they belong to
-    #: its tables alone, until a merge joins what they stand for.
+    #: Units of work of so many bytes in all are done by a loop itself, as many at once as the store
+    #: can take.
+    small_work_bytes: int = 4 << 20
+    #: How often a publication tries to commit sealed copies. Where appends are always faster, they
+    #: belong to its tables alone, until a merge joins what they stand for.
     seal_tries: int = 4
     #: A file of a table that has at most this many bytes is kept in memory when it is written: its
     #: footer is read next.

@@ -1,4 +1,4 @@
-"""Commits the swaps of a job that writes new files for old ones, a partition at a time."""
+"""Commits the swaps of a job that writes new files for old ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, Commit
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic
-from pylogtable.jobs.replace_plan import plan_swap_commit
+from pylogtable.jobs.replace_plan import plan_swap_commit, still_fits
 from pylogtable.jobs.work import Rewritten, discard_segments
 
 
@@ -32,6 +32,13 @@ class SwapCommits:
 
     operation: ClassVar[str]
 
+    @property
+    def commits_together(self) -> bool:
+        """True if the results of all partitions are one commit, without those whose input another
+        job has changed. Otherwise each partition has its own: what was done there lands or is lost
+        as a whole."""
+        return False
+
     def check(
         self, topic: MaintainedTopic, snapshot: Snapshot, results: Sequence[Rewritten]
     ) -> None:
@@ -48,12 +55,13 @@ class SwapCommits:
     def commit_all(
         self, topic: MaintainedTopic, results: Iterable[Rewritten], began_ms: int
     ) -> RewriteOutcome:
-        """One commit for each partition. The files of results that are not committed are removed,
-        unless a commit may name them [COMMIT-5]."""
-        by_partition: dict[int, list[Rewritten]] = {}
+        """Commit what was done. The files of results that are not committed are removed, unless a
+        commit may name them [COMMIT-5]."""
+        by_commit: dict[int, list[Rewritten]] = {}
         for rewritten in results:
-            by_partition.setdefault(rewritten.partition, []).append(rewritten)
-        uncommitted = [mine for _, mine in sorted(by_partition.items())]
+            number = 0 if self.commits_together else rewritten.partition
+            by_commit.setdefault(number, []).append(rewritten)
+        uncommitted = [mine for _, mine in sorted(by_commit.items())]
         outcome = RewriteOutcome()
         try:
             while uncommitted:
@@ -83,7 +91,8 @@ class SwapCommits:
         try:
             while True:
                 try:
-                    return self._commit(topic, tried, began_ms), tried
+                    commit = self._commit(topic, tried, began_ms)
+                    return commit, self._keep_committed(topic, tried, commit)
                 except CommitConflictError:  # noqa: PERF203 (a second try needs it)
                     added = (s for r in tried for s in r.new_segments if s.path not in finished)
                     discard_segments(topic.store, added)
@@ -100,14 +109,26 @@ class SwapCommits:
                 return None
             raise
 
+    def _keep_committed(
+        self, topic: MaintainedTopic, results: Sequence[Rewritten], commit: Commit
+    ) -> Sequence[Rewritten]:
+        """The results that are in the commit. The files of the others are removed."""
+        if not self.commits_together:
+            return results
+        named = {segment.path for segment in commit.add}
+        committed = []
+        for rewritten in results:
+            if all(segment.path in named for segment in rewritten.new_segments):
+                committed.append(rewritten)
+            else:
+                rewritten.discard(topic.store)
+        return committed
+
     def _commit(
         self, topic: MaintainedTopic, results: Sequence[Rewritten], began_ms: int
     ) -> Commit:
         for rewritten in results:
             rewritten.check()
-        swaps = [swap for rewritten in results for swap in rewritten.swaps]
-        cleaned = {r.partition: r.clean_end for r in results if r.clean_end is not None}
-        removed = records_removed(results)
 
         def plan(state: LogState) -> Change:
             if topic.runtime.clock() - began_ms > STALE_AFTER_MS:  # [COMMIT-8]
@@ -115,11 +136,15 @@ class SwapCommits:
                     f"{self.operation} took so long that vacuum may have removed its files"
                 )
             self.check(topic, state.snapshot, results)
+            chosen = results
+            if self.commits_together:
+                chosen = [r for r in results if all(still_fits(state, s) for s in r.swaps)]
+            removed = records_removed(chosen)
             return plan_swap_commit(
                 state,
                 self.operation,
-                swaps,
-                cleaned=cleaned,
+                [swap for rewritten in chosen for swap in rewritten.swaps],
+                cleaned={r.partition: r.clean_end for r in chosen if r.clean_end is not None},
                 summary={"records_removed": removed} if removed else {},
             )
 

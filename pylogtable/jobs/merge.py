@@ -34,6 +34,12 @@ class Merge(RewriteJob[MergeUnit]):
     name: ClassVar[str] = "merge"
     operation: ClassVar[str] = "merge"
 
+    @property
+    def commits_together(self) -> bool:
+        """True if it comes every few seconds: a commit for each partition would race with appends
+        again and again."""
+        return self.again_and_again
+
     @classmethod
     def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> Merge:
         return cls(is_regular=True, again_and_again=options.again_and_again)

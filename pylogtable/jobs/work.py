@@ -122,3 +122,16 @@ def in_threads(threads: int, is_stopped: Callable[[], bool] = lambda: False) -> 
                 raise
 
     return run_units
+
+
+def small_work_here(run_units: RunUnits) -> RunUnits:
+    """Do little work in this process, as many units at a time as the store can take: what they wait
+    for is the store. More work goes to `run_units`."""
+
+    def run(worker: Worker, units: Sequence[Any]) -> Iterable[Rewritten]:
+        size = sum(segment.size_bytes for unit in units for segment in unit.inputs)
+        if size > worker.store.limits.small_work_bytes:
+            return run_units(worker, units)
+        return in_threads(max(1, worker.store.concurrency))(worker, units)
+
+    return run

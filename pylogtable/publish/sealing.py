@@ -13,7 +13,7 @@ from pylogtable.jobs.job import MaintainedTopic
 from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.replace_plan import Swap, plan_swap_commit, still_fits
-from pylogtable.jobs.work import RunUnits, Worker, in_threads
+from pylogtable.jobs.work import RunUnits, Worker
 from pylogtable.publish.plan import Copies
 from pylogtable.storage.base import ObjectStore
 
@@ -39,11 +39,7 @@ class Sealed:
 def write_copies(
     topic: MaintainedTopic, store: ObjectStore, run_units: RunUnits, units: Sequence[MergeUnit]
 ) -> Sealed:
-    """Write sealed copies to `store`. Small ones are written by this process, as many at once as
-    the store can take: to hand them out would take longer."""
-    size = sum(segment.size_bytes for unit in units for segment in unit.inputs)
-    if size <= store.limits.sealed_here_bytes:
-        run_units = in_threads(max(1, store.concurrency))
+    """Write sealed copies to `store`."""
     worker = Worker(store, topic.runtime.new_id, Merge().rewrite)
     results = list(run_units(worker, units))
     if len(results) < len(units):  # it is being stopped: what is missing must not be shown raw

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.events import log_event
 from pylogtable.format.paths import MANIFEST_DIR
-from pylogtable.jobs.work import RunUnits, in_threads
+from pylogtable.jobs.work import RunUnits, in_threads, small_work_here
 from pylogtable.operation import new_operation
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.kafka_imports import RunningImports
@@ -58,8 +58,8 @@ class Loop:
         # the lock of one.
         self._has_to_stop = False
         self._wakes: SimpleQueue[None] = SimpleQueue()
-        self._run_units = run_units or in_threads(options.threads, self.is_stopped)
-        self._run_all = run_units or in_threads(options.threads)
+        self._run_units = small_work_here(run_units or in_threads(options.threads, self.is_stopped))
+        self._run_all = small_work_here(run_units or in_threads(options.threads))
         self._lanes = ThreadLanes() if lanes is None else lanes
         self.members = Members(store._store, store._runtime, options.task)
         self._imports = RunningImports(

@@ -11,7 +11,7 @@ import pytest
 
 from pylogtable import CommitConflictError, InvalidRequestError, Store, Topic
 from pylogtable.engine import Publication, Rewritten, Worker, plan_append, run_job
-from tests.builders import Clock, limited, make_store
+from tests.builders import Clock, make_store
 from tests.publish import plain_delta, plain_iceberg
 from tests.stores import AgingDisk
 
@@ -65,8 +65,7 @@ def test_publication_that_is_stopped_shows_nothing_raw(
     disk: Store, tmp_path: Path, name: str
 ) -> None:
     """A loop that ends leaves units of work out. Shifted segments must not be shown as they are."""
-    large = limited(disk, sealed_here_bytes=0)  # small copies are never left out
-    topic = large.create_topic("t", 2, {"k": pa.int64()}, "k")
+    topic = disk.create_topic("t", 2, {"k": pa.int64()}, "k")
     rows = pa.table({"k": range(20)})
     for staged in [plan_append(topic).stage(rows) for _ in range(3)]:
         plan_append(topic).commit([staged])

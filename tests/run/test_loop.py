@@ -25,7 +25,7 @@ from pylogtable.run.lanes import OneThread
 from pylogtable.run.loop import DISCOVERY_MS, NO_TOPIC_MS, UNREADABLE_MS
 from pylogtable.run.members import BEAT_MS, LEASE_MS, MEMBERS_DIR
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import IN_FILES, Clock, kafka, keep_time, make_store, runtime
+from tests.builders import IN_FILES, Clock, kafka, keep_time, limited, make_store, runtime
 from tests.publish.plain_delta import check_table, shown_version
 from tests.run.loops import Driven, driven, one_by_one
 from tests.stores import CountingStore, FailingStore, FarStore
@@ -298,7 +298,7 @@ class TestStopping:
 
         is_stopped: Callable[[], bool] = lambda: loop.is_stopped()  # noqa: E731
         loop = Loop(
-            store,
+            limited(store, small_work_bytes=0),
             RunOptions(jobs=["merge"], on_job=lambda run: loop.stop()),
             stopping(in_threads(1, is_stopped)),
             OneThread(),

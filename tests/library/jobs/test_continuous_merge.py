@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 
 from pylogtable import Store, Topic
 from pylogtable.engine import Merge, in_threads, run_job
-from pylogtable.jobs.merge_plan import plan_continuous_merge
+from pylogtable.jobs.merge_plan import MergeUnit, plan_continuous_merge
+from pylogtable.jobs.work import Rewritten, Worker
 from pylogtable.limits import DEFAULT_LIMITS
 from tests.builders import IN_FILES, make_store, rows
 
@@ -112,3 +115,47 @@ def test_only_the_newest_segments_are_looked_at(store: Store) -> None:
     state = type(state)(state.snapshot, state.load_leaf, limits)
     (unit,) = plan_continuous_merge(state)
     assert [segment.base_offset for segment in unit.inputs] == [*range(56, 80, 2)]
+
+
+def data_files(topic: Topic) -> set[str]:
+    return {entry.key for entry in topic._store.list() if entry.key.startswith("partition=")}
+
+
+def test_all_partitions_are_one_commit_without_those_that_another_job_has_changed(
+    store: Store,
+) -> None:
+    topic = store.create_topic("t", 3, config=IN_FILES)
+    for partition in (0, 1, 2) * LEAST:
+        append(topic, 5, partition)
+    version = topic.describe().version
+
+    def another_is_faster(worker: Worker, units: Sequence[MergeUnit]) -> list[Rewritten]:
+        done = [worker(unit) for unit in units]
+        store.topic("t").delete_records({1: 5})
+        return done
+
+    report = run_job(topic, AGAIN, another_is_faster)
+    assert (report.units, report.skipped, report.partitions) == (2, 1, (0, 2))
+    assert (report.segments_in, report.version) == (2 * LEAST, version + 2)
+    files = {0: LEAST + 1, 1: LEAST, 2: LEAST + 1}  # those of partition 1 were written for nothing
+    assert Counter(path.split("/")[0] for path in data_files(topic)) == {
+        f"partition={number}": count for number, count in files.items()
+    }
+    assert topic.count() == 5 * (3 * LEAST - 1)
+    assert topic.verify(data=True)
+
+
+def test_nothing_is_committed_if_another_job_has_changed_all(store: Store) -> None:
+    topic = store.create_topic("t", 2, config=IN_FILES)
+    for partition in (0, 1) * LEAST:
+        append(topic, 5, partition)
+
+    def another_is_faster(worker: Worker, units: Sequence[MergeUnit]) -> list[Rewritten]:
+        done = [worker(unit) for unit in units]
+        store.topic("t").merge()
+        return done
+
+    report = run_job(topic, AGAIN, another_is_faster)
+    assert (report.units, report.skipped) == (0, 2)
+    assert len(data_files(topic)) == 2 * LEAST + 2
+    assert topic.verify(data=True)
