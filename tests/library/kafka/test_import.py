@@ -168,7 +168,7 @@ class TestRefused:
         self, store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As a real broker answers: `tests/kafka/test_rights.py`."""
-        denied = client._library().KafkaError(29)
+        denied = client.kafka_library().KafkaError(29)
 
         def receive(self: KafkaSource, most: int, seconds: float) -> Received:
             raise self.error(denied, "be read")
@@ -261,7 +261,7 @@ class TestGroups:
     @pytest.fixture(autouse=True)
     def committed(self, cluster: MockCluster, source: str) -> None:
         """The group billing has read one record."""
-        library = client._library()
+        library = client.kafka_library()
         settings = {"bootstrap.servers": cluster.servers, "group.id": f"{source}-billing"}
         consumer = library.Consumer({**settings, "log_level": 0})
         place = library.TopicPartition(source, 0, 1)
@@ -707,8 +707,8 @@ def test_confluent_kafka_is_asked_for_if_it_is_missing(
 
 
 def test_every_error_of_kafka_is_one_of_ours() -> None:
-    kafka_library = client._library()
+    library = client.kafka_library()
     with KafkaSource("127.0.0.1:1", "t", {}) as source:
         for code in range(-200, 120):
             with pytest.raises(LogTableError):
-                raise source.error(kafka_library.KafkaError(code), "be read")
+                raise source.error(library.KafkaError(code), "be read")
