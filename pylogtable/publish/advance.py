@@ -20,7 +20,7 @@ from pylogtable.publish.plan import (
     same_columns,
     stands,
     versions_to_show,
-    with_lost_copies,
+    with_whole_copies,
 )
 from pylogtable.publish.table import Published
 from pylogtable.read.plan import Span
@@ -59,7 +59,7 @@ class Advance:
         between = [commit for commit in self.commits if first < commit.version <= last]
         spans = changed_spans(shown.snapshot, to.snapshot, between)
         copies = kept_copies(to, shown.copies)
-        spans = with_lost_copies(to.snapshot, spans, shown.copies, copies)
+        spans = with_whole_copies(to.snapshot, spans, shown.copies, copies)
         return Step(Shown(to, copies), spans, between)
 
     def is_same_table(self, shown: Snapshot, wanted: Snapshot) -> bool:

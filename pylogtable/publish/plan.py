@@ -366,18 +366,20 @@ def is_within(files: Sequence[Segment], spans: Sequence[Span]) -> bool:
     )
 
 
-def with_lost_copies(
+def with_whole_copies(
     wanted: Snapshot, spans: Sequence[Span], copies: Copies, kept: Copies
 ) -> list[Span]:
-    """The spans, and those of copies that a table no longer uses when it shows `wanted`: such a
-    copy may have records of segments that have not changed."""
+    """The spans, so that none of them cuts a copy, and those of copies that a table no longer uses
+    when it shows `wanted`: such a copy may have records of segments that have not changed. A copy
+    of several segments is found by the first of them only."""
     pieces: dict[int, list[tuple[int, int]]] = {}
     for span in spans:
         pieces.setdefault(span.partition, []).append((span.start, span.end))
     for path, files in copies.items():
-        if path not in kept and files[0].partition < len(wanted.partitions):
-            lost = files[0].base_offset, files[-1].end_offset
-            pieces.setdefault(files[0].partition, []).append(lost)
+        number, start, end = files[0].partition, files[0].base_offset, files[-1].end_offset
+        is_cut = any(low < end and start < high for low, high in pieces.get(number, ()))
+        if (is_cut or path not in kept) and number < len(wanted.partitions):
+            pieces.setdefault(number, []).append((start, end))
     return [
         Span(number, low, high)
         for number, found in sorted(pieces.items())

@@ -81,6 +81,28 @@ def test_publication_that_is_stopped_shows_nothing_raw(
     check(topic, tmp_path / "t", name)
 
 
+@pytest.mark.parametrize("name", BOTH)
+def test_compaction_that_changes_a_part_of_what_a_copy_stands_for(
+    tmp_path: Path, clock: Clock, name: str
+) -> None:
+    """The table has one copy of two small appends before the compaction. The second of them is a
+    tombstone: the compaction changes its entry, and leaves the first alone."""
+    config = {"cleanup.policy": "compact"}
+    schema = {"k": pa.int64(), "v": pa.int64()}
+    store = make_store(AgingDisk(tmp_path, clock), clock)
+    topic = store.create_topic("t", 1, schema, "k", config=config)
+    topic.append(pa.table({"k": [1, 2, 3], "v": [10, 20, 30]}))
+    with pytest.warns(UserWarning, match="is compacted"):
+        topic.publish([name])
+    topic.append(pa.table({"k": [4], "v": [40]}))
+    topic.append(pa.table({"k": pa.array([1]), "v": pa.nulls(1, pa.int64())}))
+    topic.compact(force=True)
+    topic.publish([name])
+    check(topic, tmp_path / "t", name)
+    assert topic.count() == 4
+    assert topic.verify(data=True)
+
+
 def test_dropped_columns_must_not_decide_what_the_newest_records_are(disk: Store) -> None:
     """Whether a record is a tombstone would depend on whether its file was written again."""
     columns = {"k": pa.int64(), "v": pa.int64(), "x": pa.string()}
