@@ -78,12 +78,9 @@ class Limits:
     #: How many clean keys are looked up among the dirty keys at a time.
     key_lookup_rows: int = 1 << 22
 
-    # What is fetched before it is used, and kept after it.
+    # What is fetched before it is used.
     prefetch_objects: int = 16
     prefetch_bytes: int = 4 << 20
-    cached_object_bytes: int = 8 << 20
-    #: Unpacked rows of commits: the entries of a commit are read one by one.
-    cached_row_bytes: int = 32 << 20
     #: An object is copied in chunks of this size, so that it never has to fit into memory.
     copy_bytes: int = 8 << 20
 

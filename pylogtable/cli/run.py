@@ -194,9 +194,12 @@ def run(
     ):
         shown.show_detail, shown.count = show_detail, metrics.job_ran
         loop = Loop(opened, options)
+        shown.stop = loop.stop
         with noting_signals(loop.stop) as signals:
             loop.run()
     signals.raise_again()
+    if shown.broken_pipe is not None:
+        raise shown.broken_pipe
 
 
 def _listed(given: tuple[str, ...]) -> list[str] | None:
@@ -237,12 +240,19 @@ class _Shown:
     done: Counter[str] = field(default_factory=Counter)
     failures: int = 0
     began_ms: int | None = None
+    stop: Callable[[], None] = lambda: None
+    broken_pipe: BrokenPipeError | None = None
 
     def job_ran(self, run: JobRun) -> None:
-        """Show it, and count it for the metrics."""
+        """Show it, and count it for the metrics. If nobody reads the output any more, the loop
+        ends, as other programs in a pipe do."""
         if self.count is not None:
             self.count(run)
-        self.show(run)
+        try:
+            self.show(run)
+        except BrokenPipeError as error:
+            self.broken_pipe = error
+            self.stop()
 
     def show(self, run: JobRun) -> None:
         if self.began_ms is None:

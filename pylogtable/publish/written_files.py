@@ -20,7 +20,7 @@ class WrittenFiles(WrappedStore):
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
-        self._recent: Recent[bytes] = Recent(inner.limits.cached_object_bytes)
+        self._recent: Recent[bytes] = Recent()
 
     def __reduce__(self) -> Any:
         return WrittenFiles, (self._inner,)

@@ -41,6 +41,8 @@ LONGEST_WAIT_MS = 5 * MINUTE_MS
 #: A topic that does not change is looked at less often, unless it is published.
 QUIET_AFTER_MS = MINUTE_MS
 QUIET_LOOK_MS = 30_000
+#: A small `publish.max.lag.ms` makes no looks that come sooner than these; `--every` may.
+LEAST_LOOK_MS = 100
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def look_after_ms(seen: Seen, wanted: Collection[str], every_ms: int, now_ms: in
     config = seen.snapshot.config
     if "publication" in wanted and config.publish_formats:
         part = 4 if quiet_ms < QUIET_AFTER_MS else 2
-        return min(every_ms, max(1, config.publish_max_lag_ms // part))
+        return min(every_ms, max(LEAST_LOOK_MS, config.publish_max_lag_ms // part))
     if quiet_ms < QUIET_AFTER_MS or "mirror" in wanted:
         return every_ms
     return max(every_ms, min(QUIET_LOOK_MS, quiet_ms // 4))

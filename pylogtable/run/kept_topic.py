@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -35,16 +35,23 @@ _NEVER = LastRun(version=-1, ended_ms=0, took_ms=0)
 
 class KeptTopic:
     """A topic, and what this process has done for it. Nothing of it has to survive the process.
-    `run_units` may leave units out when the loop is to stop; `run_all` does not."""
+    `run_units` may leave units out when the loop is to stop; `run_all` does not. A mirror ends
+    early if `gives_up()`."""
 
     def __init__(
-        self, topic: Topic, options: RunOptions, run_units: RunUnits, run_all: RunUnits
+        self,
+        topic: Topic,
+        options: RunOptions,
+        run_units: RunUnits,
+        run_all: RunUnits,
+        gives_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = topic.name
         self._topic = topic
         self._options = options
         self._run_units = run_units
         self._run_all = run_all
+        self._gives_up = gives_up
         self._runtime: Runtime = topic._log.runtime
         now_ms = self._runtime.clock()
         self._looked_ms = now_ms
@@ -131,7 +138,9 @@ class KeptTopic:
     def _report_of(self, name: str, waiting: Collection[str]) -> Any:
         if name == "mirror":
             assert self._options.mirror_to is not None
-            return self._topic.mirror(self._options.mirror_to, groups=self._options.mirror_groups)
+            return self._topic.mirror(
+                self._options.mirror_to, groups=self._options.mirror_groups, stop=self._gives_up
+            )
         options = replace(_ALWAYS, protect_groups=self._protected())
         job = job_for(name, self._seen.snapshot, options)
         if job is None:  # the settings were changed since it was due

@@ -108,10 +108,11 @@ class Loop:
         if is_set_back:
             self._forget()
         with new_operation():
-            if is_set_back or self._runtime.clock() >= self.members.next_beat_ms:
-                self.members.beat()
             if self._runtime.clock() >= self._discovery_ms:
                 self._discover()
+            is_beat_due = is_set_back or self._runtime.clock() >= self.members.next_beat_ms
+            if is_beat_due and self._has_topics:
+                self.members.beat()
         self._imports.tick()
         now_ms = self._now_ms = self._runtime.clock()
         with self._lock:
@@ -124,7 +125,15 @@ class Loop:
                 self._lanes.start(LOOK, partial(self._turn, name))
         with self._lock:
             times = [self._due_ms[name] for name in self._idle()]
-        return min([*times, self.members.next_beat_ms, self._discovery_ms])
+        if self._has_topics:
+            times.append(self.members.next_beat_ms)
+        return min([*times, self._discovery_ms])
+
+    @property
+    def _has_topics(self) -> bool:
+        """False if there is nothing to claim: most likely the address is wrong, and nothing must be
+        written there."""
+        return bool(self._due_ms) or self._options.imports is not None
 
     def _forget(self) -> None:
         """Begin anew. The clock was set back, so no time that was noted says when something is due;
@@ -203,7 +212,14 @@ class Loop:
     def _opened(self, name: str) -> KeptTopic:
         kept = self._kept.get(name)
         if kept is None:
-            kept = KeptTopic(self._store.topic(name), self._options, self._run_units, self._run_all)
+            topic = self._store.topic(name)
+            kept = KeptTopic(
+                topic,
+                self._options,
+                self._run_units,
+                self._run_all,
+                lambda: self._has_to_stop or not self.members.owns(name),
+            )
             self._kept[name] = kept
         return kept
 
@@ -242,7 +258,10 @@ class Loop:
                 reason=str(run.error),
             )
         if self._options.on_job is not None:
-            self._options.on_job(run)
+            try:
+                self._options.on_job(run)
+            except Exception:  # it must not make tables late
+                _logger.exception("`on_job` failed after %s of topic %r", run.job, run.topic)
 
     def _take(self, name: str, lane: str) -> bool:
         """True if nothing of the topic runs in this lane; then something does."""

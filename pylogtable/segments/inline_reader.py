@@ -79,6 +79,10 @@ class InlineReader:
         return batch.column(OFFSET)
 
 
+#: What Arrow and the entries need around the rows of a commit, as measured.
+ROWS_BYTES = 16 << 10
+
+
 @dataclass(frozen=True)
 class _Rows:
     """The rows of a commit, and the entries that it has for them by path. `schema` has their
@@ -94,7 +98,7 @@ _of_stores: WeakKeyDictionary[ObjectStore, Recent[_Rows]] = WeakKeyDictionary()
 
 
 def _kept(store: ObjectStore) -> Recent[_Rows]:
-    return _of_stores.setdefault(store.origin, Recent(store.limits.cached_row_bytes))
+    return _of_stores.setdefault(store.origin, Recent())
 
 
 def is_at_hand(store: ObjectStore, segment: Segment) -> bool:
@@ -112,7 +116,7 @@ def _rows_of(store: ObjectStore, segment: Segment, *, bypass_cache: bool) -> tup
     rows = None if bypass_cache else kept.find(path)
     if rows is None:
         rows = _read(store, segment, bypass_cache=bypass_cache)
-        kept.keep(path, rows, rows.batch.nbytes)
+        kept.keep(path, rows, rows.batch.nbytes + ROWS_BYTES)
     entry = rows.entries.get(segment.path)
     if entry is None or _claims(entry) != _claims(segment):
         detail = f"it has no records {segment.path[len(path) :]} with the offsets of the entry"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pylogtable
+from pylogtable.cli.session import BROKEN_PIPE
 from pylogtable.run import JOB_NAMES
 from tests.builders import kafka
 from tests.cli.conftest import Run, start
@@ -42,6 +43,17 @@ def test_it_runs_until_sigterm_and_publishes_what_comes_meanwhile(
     # Its claim is gone, so another process would begin at once.
     folder = Path(published.url).parent / "run=members"
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_it_ends_if_nobody_reads_its_output_any_more(published: pylogtable.Topic) -> None:
+    program = start("run", "--every", "50ms", "--jobs", "publication", "--output", "json")
+    assert program.stdout is not None
+    program.stdout.readline()
+    program.stdout.close()
+    published.append(kafka(["c"]))
+    assert program.stderr is not None
+    assert (program.wait(timeout=60), program.stderr.read()) == (BROKEN_PIPE, b"")
+    program.stderr.close()
 
 
 def test_new_topics_are_looked_after_and_claims_are_no_topics(store_dir: Path) -> None:

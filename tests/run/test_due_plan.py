@@ -13,6 +13,7 @@ from pylogtable.run.due_plan import (
     COMPACTION_MS,
     FIRST_VACUUM_MS,
     GROUP_EXPIRY_MS,
+    LEAST_LOOK_MS,
     LONGEST_WAIT_MS,
     MERGE_MS,
     MERGE_SEGMENTS,
@@ -154,6 +155,13 @@ def test_published_topic_is_looked_at_as_often_as_its_lag_needs(store: Store) ->
     assert look_after_ms(at, ["publication"], 100, T0) == 100
     assert look_after_ms(at, ["publication"], 60_000, T0 + 2 * MINUTE_MS) == 1_000
     assert look_after_ms(at, ["merge"], 60_000, T0) == 60_000
+
+
+def test_smallest_lag_does_not_ask_the_store_all_the_time(store: Store) -> None:
+    at = seen(store, publish_formats="delta", publish_max_lag_ms=1)
+    assert look_after_ms(at, ["publication"], 1_000, T0) == LEAST_LOOK_MS
+    assert look_after_ms(at, ["publication"], 1_000, T0 + 60 * MINUTE_MS) == LEAST_LOOK_MS
+    assert look_after_ms(at, ["publication"], 10, T0) == 10
 
 
 def test_quiet_topic_is_looked_at_less_often(store: Store) -> None:

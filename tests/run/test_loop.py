@@ -57,6 +57,15 @@ class TestTopicsThatComeAndGo:
         loop.go(DISCOVERY_MS)
         assert {run.topic for run in loop.runs} == {"new"}
 
+    def test_nothing_is_written_where_there_is_no_topic(
+        self, loop: Driven, store: Store, objects: MemoryStore
+    ) -> None:
+        loop.go(HOUR_MS)
+        assert not list(objects.list())
+        append(topic := store.create_topic("first", config=PUBLISHED))
+        loop.go(DISCOVERY_MS)
+        assert is_shown(objects, topic)
+
     def test_deleted_topic_is_let_go(
         self, loop: Driven, store: Store, objects: MemoryStore, clock: Clock
     ) -> None:
@@ -153,6 +162,20 @@ class TestFailures:
         # After 1, 3, 7, 15, 31 seconds and so on.
         assert len(failed) == 5
         assert is_shown(objects, topic)
+
+    def test_caller_that_fails_does_not_make_tables_late(
+        self, store: Store, objects: MemoryStore, clock: Clock
+    ) -> None:
+        topic = store.create_topic("t", config=PUBLISHED)
+
+        def fail(run: JobRun) -> None:
+            raise OSError("the disk of the log is full")
+
+        loop = Driven(Loop(store, RunOptions(on_job=fail), one_by_one, OneThread()), clock)
+        for _ in range(3):
+            append(topic)
+            loop.go(2 * SECOND_MS)
+            assert is_shown(objects, topic)
 
     def test_format_that_fails_does_not_make_the_other_table_late(
         self, objects: MemoryStore, clock: Clock
@@ -274,6 +297,16 @@ def together(loops: Sequence[Driven], clock: Clock, ms: int) -> None:
 
 
 class TestStopping:
+    def test_mirror_is_left_to_the_next_process(self, store: Store, clock: Clock) -> None:
+        append(topic := store.create_topic("t"))
+        copies = make_store(MemoryStore(), clock)
+        options = RunOptions(mirror_to=copies)
+        for gives_up, version in ((True, None), (False, topic.version)):
+            kept = KeptTopic(topic, options, one_by_one, one_by_one, lambda end=gives_up: end)
+            (run,) = kept.run("mirror")
+            assert run.error is None
+            assert run.report.source_version == version
+
     def test_stop_between_units_commits_what_is_done(self, store: Store, clock: Clock) -> None:
         topic = store.create_topic("t", partitions=4, config=IN_FILES)
         for _ in range(12):

@@ -104,7 +104,7 @@ class ManifestFiles:
         self._store = store
         self._location = location
         self._waiting: dict[str, bytes] = {}
-        self._recent: Recent[bytes] = Recent(store.limits.cached_object_bytes)
+        self._recent: Recent[bytes] = Recent()
 
     def listed(self, place: str) -> list[Manifest]:
         """The manifests in a manifest list."""

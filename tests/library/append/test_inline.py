@@ -19,8 +19,8 @@ from pylogtable.engine import plan_append
 from pylogtable.format import inline, json_codec
 from pylogtable.format.json_bytes import checksum
 from pylogtable.format.paths import commit_path
+from pylogtable.storage import object_cache
 from pylogtable.storage.memory import MemoryStore
-from pylogtable.storage.object_cache import recent_objects
 from tests.builders import IN_FILES, Clock, data_files, limited, make_store
 from tests.tamper import edited
 
@@ -278,7 +278,7 @@ def test_a_missing_commit_is_named(topic: Topic, objects: MemoryStore) -> None:
     view = make_store(objects).topic("orders")
     reader = view.read()
     objects.delete(f"orders/{commit_path(1)}")
-    recent_objects(view._store)._kept.clear()
+    object_cache._objects.pop(view._store.origin)
     with pytest.raises(SegmentGoneError, match=commit_path(1)):
         reader.read_all()
 
