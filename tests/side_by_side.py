@@ -14,6 +14,8 @@ LONGEST_FIRST = (
     "streams",
     *ALONE,
     "tests/notebooks/",
+    "tests/run/",
+    "tests/s3/",
     "tests/cost/",
     "tests/faults/",
     "tests/properties/",

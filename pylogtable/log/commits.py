@@ -323,7 +323,10 @@ def _effective(data: Mapping[int, bytes | None], newest: Snapshot) -> list[Commi
 
 
 def _lead_to(commits: Sequence[Commit], newest: Snapshot) -> bool:
-    """True if each of the commits follows the one before, and the last is that of the state."""
+    """True if each of the commits follows the one before, and the last is that of the state. False
+    if all were void."""
+    if not commits:
+        return False
     ids = [*(commit.parent for commit in commits[1:]), newest.commit_id]
     return all(commit.commit_id == after for commit, after in zip(commits, ids, strict=True))
 

@@ -126,13 +126,17 @@ class TopicLog:
                 looks_ahead=self.store.limits.race_looks_ahead,
             )
 
-        def refresh_state() -> Snapshot:
-            # Usually the commits that have come are known from the lost race.
-            known = self.recent
-            return known if known is not None and known.version > tried else self.latest()
-
         first = self.latest() if refresh else self.first_state()
-        return change_until_landed(first, attempt, refresh_state, self.runtime)
+        return change_until_landed(
+            first, attempt, lambda: self.after_lost_race(tried), self.runtime
+        )
+
+    def after_lost_race(self, tried: int) -> Snapshot:
+        """The state to plan on again, after an attempt on this version. Usually the commits that
+        have come are known from the lost race. If none is, the version may no longer stand. Then
+        this raises; a second attempt on it would take the object of the first for a winner."""
+        known = self.recent
+        return known if known is not None and known.version > tried else self.latest()
 
     def first_state(self) -> Snapshot:
         """The state to plan a change on first: the known one, unless that is stale."""

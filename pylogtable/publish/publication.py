@@ -12,18 +12,23 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from pylogtable.arguments import names_in
-from pylogtable.errors import CorruptTopicError, InvalidRequestError, LogTableError
+from pylogtable.errors import (
+    CorruptTopicError,
+    InvalidRequestError,
+    LogTableError,
+    SegmentGoneError,
+    TopicNotFoundError,
+)
 from pylogtable.format.config import PUBLISH_FORMATS, TopicConfig
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.merge_plan import MergeUnit
-from pylogtable.jobs.replace_plan import Swap
 from pylogtable.jobs.work import RunUnits
 from pylogtable.publish.latest_view import check_view
 from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
 from pylogtable.publish.publisher import Publisher
 from pylogtable.publish.report import DueTable, PublishedTable, PublishReport
-from pylogtable.publish.sealing import commit, write_copies
+from pylogtable.publish.sealing import Sealed, commit, write_copies
 from pylogtable.publish.status import status_of
 from pylogtable.publish.tables import tables_of
 from pylogtable.storage.base import ObjectStore
@@ -198,7 +203,7 @@ def _publish_all(
                 """The tables do not wait for a commit that races with appends."""
                 if one is not None:
                     return show(one)
-                commit(topic, ready.left, topic.store.limits.seal_tries - 1)
+                _commit_left(topic, ready.left)
                 return None
 
             done = map_parallel(topic.store, step, [*going, None] if ready.left else going)
@@ -213,7 +218,7 @@ class Ready:
     """A version that all tables can show at once, and the copies that are left to be committed."""
 
     target: Snapshot
-    left: Sequence[Swap] = ()
+    left: Sealed | None = None
 
 
 def _seal_ahead(
@@ -234,13 +239,28 @@ def _seal_ahead(
         return None
     if not units:
         return Ready(target)
-    sealed = write_copies(topic, files, run_units, list(units.values()))
+    try:
+        sealed = write_copies(topic, files, run_units, list(units.values()))
+    except SegmentGoneError:  # each table looks for a newer version to show
+        return None
     publishers[0].count_sealed(sealed)
-    after = commit(topic, sealed.swaps, tries=1)
+    after = commit(topic, sealed, tries=1)
     # A copy without the records below the log start says of its commit that records vanish.
     drops = any(unit.inputs[0].has_below(unit.log_start) for unit in units.values())
     if after is not None and after.version == target.version + 1 and not drops:
         return Ready(after)
     for publisher, plan in zip(publishers, found, strict=True):
         publisher.use(sealed, plan, target.version)
-    return Ready(target, () if after is not None else sealed.swaps)
+    return Ready(target, None if after is not None else sealed)
+
+
+def _commit_left(topic: MaintainedTopic, sealed: Sealed | None) -> None:
+    """Commit copies that the tables show already. They are right without [PUB-2]."""
+    if sealed is None:
+        return
+    try:
+        commit(topic, sealed, topic.store.limits.seal_tries - 1)
+    except TopicNotFoundError:
+        raise
+    except LogTableError as error:
+        _logger.warning("sealed copies of %s were not committed: %s", topic.name, error)

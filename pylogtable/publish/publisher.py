@@ -108,6 +108,11 @@ class Publisher:
                 if newer.version == target.version:
                     raise
                 target, landed = newer, None
+            except CorruptTopicError:
+                # What is known of the table may be of one that was removed since.
+                if self._has_looked:
+                    raise
+                landed = None
             if landed is not None and (self._done.steps or self._has_looked):
                 break
             published = self._newest(target.topic_id)
@@ -261,7 +266,7 @@ class Publisher:
         if not units:
             return wanted
         sealed = write_copies(self._topic, self._files, self._run_units, units)
-        commit(self._topic, sealed.swaps, self._files.limits.seal_tries)
+        commit(self._topic, sealed, self._files.limits.seal_tries)
         self.count_sealed(sealed)
         return Shown(wanted.state, {**wanted.copies, **sealed.copies})
 

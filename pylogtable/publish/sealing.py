@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pylogtable.errors import CommitConflictError
+from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change
 from pylogtable.format.snapshot import Snapshot
@@ -21,9 +22,10 @@ from pylogtable.storage.base import ObjectStore
 @dataclass(frozen=True)
 class Sealed:
     """Sealed copies that were written. They stand for segments of the version that they were
-    planned on, also if the topic never gets them."""
+    planned on, also if the topic never gets them. `began_ms` is when the first was begun."""
 
     swaps: tuple[Swap, ...]
+    began_ms: int
 
     @property
     def copies(self) -> Copies:
@@ -40,6 +42,7 @@ def write_copies(
     topic: MaintainedTopic, store: ObjectStore, run_units: RunUnits, units: Sequence[MergeUnit]
 ) -> Sealed:
     """Write sealed copies to `store`."""
+    began_ms = topic.runtime.clock()
     worker = Worker(store, topic.runtime.new_id, Merge().rewrite)
     results = list(run_units(worker, units))
     if len(results) < len(units):  # it is being stopped: what is missing must not be shown raw
@@ -50,16 +53,17 @@ def write_copies(
         )
     for rewritten in results:
         rewritten.check()
-    return Sealed(tuple(swap for rewritten in results for swap in rewritten.swaps))
+    return Sealed(tuple(swap for rewritten in results for swap in rewritten.swaps), began_ms)
 
 
-def commit(topic: MaintainedTopic, swaps: Sequence[Swap], tries: int) -> Snapshot | None:
+def commit(topic: MaintainedTopic, sealed: Sealed, tries: int) -> Snapshot | None:
     """Put those copies into the topic that still fit. Returns the state after that; None if none
-    fits, or if another commit was faster each time: then the copies belong to tables alone."""
+    fits, if another commit was faster each time, or if they are too old [COMMIT-8]: then the copies
+    belong to tables alone."""
+    known = topic.log.first_state()
     for _ in range(tries):
-        known = topic.log.first_state()
-        change = _plan(topic.log.manifest.state(known), swaps)
-        if change is None:
+        change = _plan(topic.log.manifest.state(known), sealed.swaps)
+        if change is None or topic.runtime.clock() - sealed.began_ms > STALE_AFTER_MS:
             return None
         landed = topic.log.attempt(
             known,
@@ -70,6 +74,7 @@ def commit(topic: MaintainedTopic, swaps: Sequence[Swap], tries: int) -> Snapsho
         )
         if landed is not None:
             return landed[0]
+        known = topic.log.after_lost_race(known.version)
     return None
 
 

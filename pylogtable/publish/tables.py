@@ -65,7 +65,7 @@ class TopicTables:
         self.name = name
         self.store = store
         self.runtime = runtime
-        #: Where publications write files, and read their footers.
+        #: Where a publication writes files, and reads their footers.
         self.files = WrittenFiles(store)
         self._open: dict[str, OpenTable] = {}
         self._lock = Lock()
@@ -75,6 +75,7 @@ class TopicTables:
         """The tables of these formats, for one publication. It takes out those that have failed. If
         it fails as a whole, or if another thread has the tables meanwhile, the next one begins
         without knowing them."""
+        self.files.forget()
         with self._lock:
             found = [self._open.pop(name, None) for name in names]
         tables = {

@@ -16,11 +16,17 @@ from pylogtable.storage.object_cache import Recent
 
 class WrittenFiles(WrappedStore):
     """A store that reads from memory what was written through `open_output`, as long as that is
-    little. In another process it does not know these files, and reads them from the store."""
+    little, until it is told to forget. In another process it does not know these files, and reads
+    them from the store."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
         self._recent: Recent[bytes] = Recent()
+
+    def forget(self) -> None:
+        """Read all from the store again. A file may have been removed since it was written; then
+        no table must show it."""
+        self._recent = Recent()
 
     def __reduce__(self) -> Any:
         return WrittenFiles, (self._inner,)

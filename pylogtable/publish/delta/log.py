@@ -152,6 +152,12 @@ class DeltaLog:
             self._forget_table()
         return True
 
+    def take_back(self, number: int) -> None:
+        """Remove an entry that this has put a moment ago."""
+        self._store.delete(entry_path(number))
+        self._newest = None
+        self._forget_table()
+
     def _forget_table(self) -> None:
         self._table, self._table_at, self._later = None, -1, []
 
@@ -223,6 +229,9 @@ class DeltaLog:
             pq.write_table(rows, sink, compression="snappy")
             data = sink.getvalue().to_pybytes()
             self._store.write(checkpoint_path(number), data)
+            if self._entries.read(number) is None:  # the table was removed meanwhile
+                self._store.delete(checkpoint_path(number))
+                return
             hint = {"version": number, "size": rows.num_rows, "sizeInBytes": len(data)}
             self._store.write(HINT_PATH, json.dumps(hint).encode())
             self._lacks_checkpoint = False

@@ -126,10 +126,18 @@ class DeltaTable:
         ]
         if not self._log.commit(number, actions, publish_id, self._runtime):
             return None
+        if number == 0 and not self._has_all(objects_of(vectors.values())):
+            self._log.take_back(number)
+            return None
         since_ms = now_ms - MANIFEST_RETENTION_MS
         self._log.write_checkpoint(number, since_ms, even_so=len(actions) > MANY_FILES)
         self._log.remove_old_block(number)
         return Published(number, state)
+
+    def _has_all(self, objects: Iterable[str]) -> bool:
+        """False if the table was removed before its first entry came, and with it what the entry
+        needs. Later entries look at the one before [PUB-1]."""
+        return all(self._store.size_of(key) is not None for key in objects)
 
     def _touched(
         self, before: Published | None, change: TableChange, hidden: HiddenRows | None
@@ -160,7 +168,10 @@ class DeltaTable:
 
     def remove(self) -> int:
         """Remove the table. The topic stays as it is. Returns how many objects were removed."""
-        return self._log.remove() + remove_vectors(self._store)
+        removed = self._log.remove()
+        if vectors := remove_vectors(self._store):
+            removed += vectors + self._log.remove()  # an entry that came meanwhile needs them
+        return removed
 
     def needed_files(self, since_ms: int) -> set[str]:
         """The files that versions of the table from this time on show [PUB-7]."""

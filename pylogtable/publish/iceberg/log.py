@@ -161,10 +161,18 @@ class IcebergLog:
         self._known = {number: metadata}
         return True
 
+    def take_back(self, number: int) -> None:
+        """Remove a metadata file that this has put a moment ago."""
+        self._store.delete(metadata_path(number))
+        self._known = {}
+
     def _still_there(self, number: int) -> bool:
         """True if a metadata file that was read before is as it was."""
         data, known = self._files.read(number), self._known.get(number)
-        found = None if data is None else decode(data, metadata_path(number))
+        try:
+            found = None if data is None else decode(data, metadata_path(number))
+        except CorruptTopicError:
+            return False  # the next look says what is wrong with it
         return found is not None and known is not None and found.body == known.body
 
     def mend_hint(self, number: int) -> None:

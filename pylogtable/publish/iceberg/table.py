@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from pylogtable.errors import CommitConflictError, InvalidRequestError
+from pylogtable.errors import CommitConflictError, CorruptTopicError, InvalidRequestError
 from pylogtable.format.config import DAY_MS, MANIFEST_RETENTION_MS
 from pylogtable.format.model import MAX_OFFSET, Segment, TopicInfo
 from pylogtable.format.published_state import PublishedState
@@ -161,8 +161,20 @@ class IcebergTable:
             )
         if not self._log.commit(number, landed, publish_id, self._runtime):
             return None
+        if number == 1 and not self._is_whole():
+            self._log.take_back(number)
+            return None
         self._log.write_hint(number)
         return Published(number, state)
+
+    def _is_whole(self) -> bool:
+        """False if the table was removed before its first metadata file came, and with it what the
+        file needs. Later ones look at the one before [PUB-1]."""
+        try:
+            needed = IcebergTable(self._store, self._runtime)._needed_avro()
+        except CorruptTopicError:
+            return False
+        return needed <= {info.key for info in self._store.list(METADATA_DIR)}
 
     def mend(self, published: Published) -> None:
         """Write the hint again if it does not lead to the newest metadata file."""
