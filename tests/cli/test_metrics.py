@@ -52,6 +52,37 @@ def test_a_file_is_replaced_in_one_step(run: Run, clicks: pylogtable.Topic, tmp_
     run("metrics", "-o", folder / "no" / "such.prom").failed("cannot be written", "No such file")
 
 
+def test_a_link_stays_and_its_file_is_replaced(
+    run: Run, clicks: pylogtable.Topic, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.prom"
+    link.symlink_to("real.prom")
+    for _ in range(2):  # the file is not there yet, then it is
+        run("metrics", "-o", link)
+        assert link.is_symlink()
+        assert Values((tmp_path / "real.prom").read_text()).of("topic_records") == 4
+
+
+def test_a_pipe_is_written_to(run: Run, clicks: pylogtable.Topic, tmp_path: Path) -> None:
+    """As /dev/stdout is: a link to it."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run("metrics", "-o", link).status == 0
+        assert Values(os.read(reader, 1 << 16).decode()).of("topic_records") == 4
+    finally:
+        os.close(reader)
+    assert link.is_symlink()
+    assert pipe.is_fifo()
+
+
+def test_a_dash_is_standard_output(run: Run, clicks: pylogtable.Topic, tmp_path: Path) -> None:
+    assert Values(run("metrics", "-o", "-").out).of("topic_records") == 4
+    assert not (tmp_path / "-").exists()
+
+
 def test_a_damaged_topic_is_named_and_does_not_stop_it(run: Run, broken_store: Path) -> None:
     damage(broken_store / "users")
     done = run("metrics", broken_store)
