@@ -11,12 +11,10 @@ import click
 
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
-from pylogtable.cli.maintain import maintain_topics
 from pylogtable.cli.messages import (
     ShowDetail,
     asks_about_settings,
     confirm,
-    continue_on_error,
     note,
     progress,
 )
@@ -33,6 +31,7 @@ from pylogtable.cli.options import (
 )
 from pylogtable.cli.output import print_json_line
 from pylogtable.cli.parse import parse_duration, parse_settings
+from pylogtable.cli.run_once import run_once
 from pylogtable.cli.session import Session
 from pylogtable.cli.signals import noting_signals
 from pylogtable.presentation import count_text
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pylogtable import Store
-    from pylogtable.run import JobRun, RunOptions
+    from pylogtable.run import JobRun
 
 
 @click.command(
@@ -165,18 +164,7 @@ def run(
             raise click.UsageError(
                 "--metrics-port is for a program that goes on; 'pylogtable metrics' prints once"
             )
-        maintain_topics(
-            session,
-            opened,
-            options.topics,
-            jobs=[job for job in options.wanted if job != "mirror"],
-            protect_groups=protect_groups,
-            dry_run=dry_run,
-            threads=threads,
-            yes=yes,
-        )
-        if "mirror" in options.wanted and not dry_run:
-            _mirror(session, opened, options)
+        run_once(session, opened, options, dry_run=dry_run, yes=yes)
         return
     if protect_groups:  # a group that no topic has is most likely misspelt
         protected_groups(opened, list(protect_groups), options.topics or opened.topics())
@@ -214,16 +202,6 @@ def _check_topics(store: Store, names: Sequence[str] | None) -> None:
     for name in names or ():
         with suggest_topics(store, name):
             store.topic(name)
-
-
-def _mirror(session: Session, store: Store, options: RunOptions) -> None:
-    """Mirror each topic once."""
-    assert options.mirror_to is not None
-    for name in options.topics or store.topics():
-        with continue_on_error(session, name):
-            report = store.topic(name).mirror(options.mirror_to, groups=options.mirror_groups)
-            if not session.is_json:
-                print(report, flush=True)
 
 
 @dataclass
