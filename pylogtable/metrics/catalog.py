@@ -48,7 +48,11 @@ BUILD_INFO = _gauge(
     ("version", "command"),
 )
 
-STORE_UP = _gauge("store_up", "1 if the folders of the store could be listed.", _STORE)
+STORE_UP = _gauge(
+    "store_up",
+    "1 if the folders of the store could be listed. A local folder that does not exist has 0.",
+    _STORE,
+)
 
 TOPIC_UP = _gauge(
     "topic_up", "1 if the topic could be read. With 0, it has no other metrics.", _TOPIC

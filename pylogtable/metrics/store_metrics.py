@@ -26,7 +26,8 @@ def store_metrics(
     >>> Path("pylogtable.prom").write_text(pylogtable.metrics.store_metrics(store))
 
     A topic that cannot be read does not hide the others: `pylogtable_topic_up` is 0, and `on_error`
-    is told why. It is the same with a store that cannot be listed, and `pylogtable_store_up`.
+    is told why. It is the same with a store that cannot be listed, and `pylogtable_store_up`. A
+    topic that is given as the store is refused.
     """
     return text_of(_samples(store, per_partition, on_error), openmetrics=openmetrics)
 

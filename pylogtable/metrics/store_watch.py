@@ -46,7 +46,7 @@ class StoreWatch:
         self._on_error = on_error
         self._on_removed = on_removed
         self._watched: dict[str, TopicWatch] = {}
-        self._store_error: LogTableError | None = None
+        self._is_up = True
         self._looked_ms: int | None = None
         self._around_ms: int | None = None
         self._tried_ms: dict[str, int] = {}
@@ -55,7 +55,7 @@ class StoreWatch:
 
     def samples(self, *, per_partition: bool = False, at_once: bool = False) -> list[Sample]:
         """What is known of the topics, after a look if the last one was a while ago. With
-        `at_once`, everything is measured before this returns."""
+        `at_once`, everything is measured before this returns. Raises if the store is a topic."""
         with self._lock:
             now_ms = self._runtime.clock()
             if not _is_recent(self._looked_ms, now_ms, LOOK_MS):
@@ -66,7 +66,7 @@ class StoreWatch:
     def _samples(self, now_ms: int, *, per_partition: bool) -> Iterator[Sample]:
         url = self._store.url
         if self._only is None:
-            yield Sample(STORE_UP, (url,), int(self._store_error is None))
+            yield Sample(STORE_UP, (url,), int(self._is_up))
         for _, watch in sorted(self._watched.items()):
             if watch.is_there:
                 yield from topic_samples(url, watch, now_ms, per_partition=per_partition)
@@ -107,11 +107,12 @@ class StoreWatch:
         else:
             try:
                 names = self._store._folders()
-                self._store_error = None
+                self._is_up = bool(names) or self._store._store.is_there()
             except LogTableError as error:
-                self._store_error = error
+                self._is_up = False
                 self._on_error(error)
                 return
+            self._store._refuse_topic(names)
         for name in self._watched.keys() - set(names):
             del self._watched[name]
             self._tried_ms.pop(name, None)

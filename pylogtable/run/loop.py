@@ -14,9 +14,8 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
+from pylogtable.errors import LogTableError, TopicNotFoundError
 from pylogtable.events import log_event
-from pylogtable.format.paths import MANIFEST_DIR
 from pylogtable.jobs.work import RunUnits, in_threads, small_work_here
 from pylogtable.operation import new_operation
 from pylogtable.run.job_run import JobRun
@@ -29,8 +28,6 @@ from pylogtable.store import Store
 
 _logger = logging.getLogger(__name__)
 
-#: A folder that topics have, and stores have not.
-MANIFEST_FOLDER = MANIFEST_DIR.rstrip("/")
 #: How often new topics are looked for, and how often a folder that was no topic is asked again.
 DISCOVERY_MS = 30_000
 NO_TOPIC_MS = 60_000
@@ -151,11 +148,8 @@ class Loop:
         except LogTableError as error:
             self._tell(JobRun("", "look", now_ms, 0.0, error=error))
             return
-        if MANIFEST_FOLDER in names:
-            raise InvalidRequestError(
-                f"{self._store.url} is a topic, and not a store: give the folder that it is in. To "
-                "look after this topic alone, name it as one of the topics of that store"
-            )
+        if self._options.topics is None:
+            self._store._refuse_topic(names)
         if not names and not self._has_warned:
             self._has_warned = True
             _logger.warning(

@@ -93,11 +93,30 @@ def test_a_damaged_topic_is_named_and_does_not_stop_it(run: Run, broken_store: P
     assert found.of("topic_up", topic="users") == 0
 
 
-def test_a_store_without_topics_is_most_likely_a_wrong_address(run: Run, tmp_path: Path) -> None:
-    done = run("metrics", tmp_path / "nothing")
+@pytest.mark.parametrize("kind", ["empty", "missing", "file"])
+def test_a_store_without_topics_is_most_likely_a_wrong_address(
+    run: Run, tmp_path: Path, kind: str
+) -> None:
+    """Most stores have no folders. A local one that is not there is down."""
+    path = tmp_path / kind
+    if kind == "empty":
+        path.mkdir()
+    elif kind == "file":
+        path.touch()
+    done = run("metrics", path)
     assert done.status == 0
     assert "there is no topic in" in done.err
-    assert Values(done.out).of("store_up") == 1
+    assert Values(done.out).of("store_up") == (kind == "empty")
+
+
+def test_topic_given_as_the_store_is_refused_as_run_refuses_it(
+    run: Run, clicks: pylogtable.Topic
+) -> None:
+    folder = clicks.url.removeprefix("file://")
+    told = run("metrics", folder)
+    told.failed(f"{clicks.url} is a topic, and not a store: give the folder that it is in")
+    assert told.out == ""
+    assert run("run", folder).err.splitlines()[-1] == told.err.strip()
 
 
 def scraped(address: str) -> Values:

@@ -27,6 +27,7 @@ from tests.builders import (
     times,
 )
 from tests.library.metrics.values import Values
+from tests.run.loops import driven
 from tests.stores import FailingStore
 
 
@@ -242,6 +243,16 @@ def test_a_topic_comes_back_when_the_store_does(objects: MemoryStore, clock: Clo
         {"topic_up": 0, "topic_records": None},
         {"topic_up": 1, "topic_records": 12},
     ]
+
+
+def test_topic_named_as_the_folder_of_commits_does_not_make_its_store_a_topic(
+    store: Store, clock: Clock
+) -> None:
+    fill(store.create_topic("_manifest"))
+    assert text(StoreWatch(store)).of("topic_records", topic="_manifest") == 12
+    loop = driven(store, clock)
+    loop.go(1_000)
+    assert {run.topic for run in loop.runs} == {"_manifest"}
 
 
 def test_topics_come_and_go(store: Store, clock: Clock) -> None:
