@@ -43,9 +43,9 @@ def _counter(name: str, help: str, labels: tuple[str, ...]) -> Metric:
 
 BUILD_INFO = _gauge(
     "build_info",
-    "Always 1. The labels say which version of pylogtable this is, and what it does: run, import, "
-    "mirror or metrics.",
-    ("version", "command"),
+    "Always 1. The labels say which version of pylogtable this is, what it does (run, import, "
+    "mirror or metrics), and for which store.",
+    ("store", "version", "command"),
 )
 
 STORE_UP = _gauge(

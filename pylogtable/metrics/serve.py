@@ -67,7 +67,7 @@ class MetricsServer(Closing):
         self._watch = StoreWatch(
             store, topics, on_error=self._account.failed, on_removed=self._account.forget
         )
-        self._build = build_sample(command)
+        self._build = build_sample(store.url, command)
         self._per_partition = per_partition
         client = library()
         registry = registry_of(self._samples)

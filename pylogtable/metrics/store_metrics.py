@@ -57,4 +57,5 @@ def _samples(
     store: Store, per_partition: bool, on_error: Callable[[LogTableError], object]
 ) -> list[Sample]:
     watch = StoreWatch(store, on_error=on_error)
-    return [build_sample("metrics"), *watch.samples(per_partition=per_partition, at_once=True)]
+    of_topics = watch.samples(per_partition=per_partition, at_once=True)
+    return [build_sample(store.url, "metrics"), *of_topics]

@@ -46,7 +46,7 @@ def test_sizes_are_those_of_the_description(store: Store, clock: Clock) -> None:
     clock.tick(1_000)
     described = topic.describe()
     found = measured(store)
-    assert found.of("build_info", command="metrics") == 1
+    assert found.of("build_info", command="metrics", store=store.url) == 1
     assert found.of("store_up", store=store.url) == 1
     names = {
         "topic_up": 1,
