@@ -118,7 +118,8 @@ class Metrics:
         """What an import or a mirror calls with its progress."""
         if self.server is None:
             return lambda at: None
-        self.topics.append(topic)
+        if topic not in self.topics:
+            self.topics.append(topic)
         return self.server.progress_of(job, topic)
 
     def job_ran(self, run: JobRun) -> None:

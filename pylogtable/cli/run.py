@@ -18,7 +18,7 @@ from pylogtable.cli.messages import (
     note,
     progress,
 )
-from pylogtable.cli.metrics import metrics_served
+from pylogtable.cli.metrics import Metrics, metrics_served
 from pylogtable.cli.options import (
     complete_topics,
     dry_run_option,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pylogtable import Store
+    from pylogtable.kafka import ImportProgress
     from pylogtable.run import JobRun
 
 
@@ -131,17 +132,19 @@ def run(
     if mirror_to is None and (mirror_groups or mirror_storage_options is not None):
         raise click.UsageError("--mirror-groups and --mirror-storage-options need --mirror-to")
     opened = session.open_store(store)
+    shown = _Shown(session)
     imports = None
     if bootstrap_servers is not None:
         settings = parse_settings(properties, "--consumer-property")
-        imports = KafkaImports(bootstrap_servers, kafka_topics, settings)
+        imports = KafkaImports(
+            bootstrap_servers, kafka_topics, settings, progress_of=shown.progress_of
+        )
     copies = None
     if mirror_to is not None:
         option = "--mirror-storage-options"
         copies = session.open_other_store(mirror_to, mirror_storage_options, option)
         if copies.url == opened.url:
             raise click.UsageError(f"--mirror-to {mirror_to} is the store itself")
-    shown = _Shown(session)
     try:
         options = RunOptions(
             topics=_listed(topics),
@@ -180,7 +183,7 @@ def run(
         metrics_served(session, opened, "run", served, options.topics) as metrics,
         progress(f"looking after {opened.url}", line_seconds=line_seconds) as show_detail,
     ):
-        shown.show_detail, shown.count = show_detail, metrics.job_ran
+        shown.show_detail, shown.metrics = show_detail, metrics
         loop = Loop(opened, options)
         with noting_signals(loop.stop) as signals:
             loop.run()
@@ -211,16 +214,19 @@ class _Shown:
 
     session: Session
     show_detail: ShowDetail | None = None
-    count: Callable[[JobRun], object] | None = None
+    metrics: Metrics = field(default_factory=Metrics)
     done: Counter[str] = field(default_factory=Counter)
     failures: int = 0
     began_ms: int | None = None
 
     def job_ran(self, run: JobRun) -> None:
         """Show it, and count it for the metrics."""
-        if self.count is not None:
-            self.count(run)
+        self.metrics.job_ran(run)
         self.show(run)
+
+    def progress_of(self, topic: str) -> Callable[[ImportProgress], object]:
+        """What an import that begins calls with its progress."""
+        return self.metrics.progress_of("import", topic)
 
     def show(self, run: JobRun) -> None:
         if self.began_ms is None:

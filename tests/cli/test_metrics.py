@@ -7,14 +7,18 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
 import pylogtable
+from pylogtable.kafka import import_topic
 from tests.builders import damage
 from tests.cli.conftest import ROOT, Run
+from tests.kafka.mock import mock_cluster
 from tests.library.metrics.values import Values
 from tests.prometheus.server import until
 
@@ -124,17 +128,12 @@ def scraped(address: str) -> Values:
         return Values(reply.read().decode())
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["mirror", "clicks", "./copies", "--follow"], ["run", "--yes"]],
-    ids=lambda command: command[0],
-)
-def test_a_program_serves_its_metrics_while_it_works(
-    command: list[str], clicks: pylogtable.Topic, tmp_path: Path
-) -> None:
+@contextmanager
+def serving(command: Sequence[str], folder: Path) -> Iterator[str]:
+    """The address of the metrics of a program that runs, until SIGTERM ends it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "pylogtable", *command, "--metrics-port", "0"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -145,18 +144,48 @@ def test_a_program_serves_its_metrics_while_it_works(
         said = next(line for line in process.stderr if "metrics" in line)
         port = re.search(r"http://0\.0\.0\.0:(\d+)/metrics", said)
         assert port is not None
-        address = f"http://127.0.0.1:{port[1]}/metrics"
+        yield f"http://127.0.0.1:{port[1]}/metrics"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 143
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["mirror", "clicks", "./copies", "--follow"], ["run", "--yes"]],
+    ids=lambda command: command[0],
+)
+def test_a_program_serves_its_metrics_while_it_works(
+    command: list[str], clicks: pylogtable.Topic, tmp_path: Path
+) -> None:
+    with serving(command, tmp_path) as address:
         asked = {"kind": "get", "outcome": "ok"}
         found = until(  # it serves before it asks the store for anything
             lambda: scraped(address),
             lambda found: found.of("request_duration_seconds_count", **asked),
             "requests",
         )
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
     assert found.of("build_info", command=command[0]) == 1
-    assert process.returncode == 143
+
+
+def test_run_tells_how_far_its_imports_are(store_dir: Path, tmp_path: Path) -> None:
+    store = pylogtable.open(store_dir)
+    with mock_cluster() as cluster:
+        name = cluster.new_topic()
+        cluster.produce(name, 0, [b"a"])
+        # The mock has no settings, which are asked for when the topic is created here.
+        import_topic(store, name, bootstrap_servers=cluster.servers, copy_settings=False)
+        cluster.produce(name, 0, [b"b", b"c"])
+        asked = ["--kafka-topic", name, "--bootstrap-servers", cluster.servers]
+        with serving(["run", "--yes", *asked], tmp_path) as address:
+            found = until(
+                lambda: scraped(address),
+                lambda found: found.of("copied_records_total", job_name="import", topic=name),
+                "records",
+            )
+    assert found.of("copied_records_total", topic=name) == 2
+    assert found.of("copy_last_progress_timestamp_seconds", topic=name)
 
 
 def test_options_that_would_do_nothing_are_refused(run: Run, clicks: pylogtable.Topic) -> None:
