@@ -30,7 +30,10 @@ MOST_THREADS = 32
 
 class StoreWatch:
     """The topics of a store, or only those that `topics` names. `on_error` is told of each topic
-    that cannot be read, and `on_removed` of topics that are gone."""
+    that cannot be read, and `on_removed` of topics that are gone.
+
+    One that `topics` names and that is not there is not up. Names may be added to it: these are of
+    copies, which are not missed before they have been there."""
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class StoreWatch:
         self._store = store
         self._runtime = store._runtime
         self._only = topics
+        self._missed = set(topics or ())
         self._on_error = on_error
         self._on_removed = on_removed
         self._watched: dict[str, TopicWatch] = {}
@@ -68,7 +72,7 @@ class StoreWatch:
         if self._only is None:
             yield Sample(STORE_UP, (url,), int(self._is_up))
         for _, watch in sorted(self._watched.items()):
-            if watch.is_there:
+            if watch.is_there or watch.name in self._missed:
                 yield from topic_samples(url, watch, now_ms, per_partition=per_partition)
 
     def _look(self, now_ms: int) -> None:
@@ -86,7 +90,10 @@ class StoreWatch:
             self._tried_ms[watch.name] = now_ms
             if watch.error is not None:
                 self._on_error(watch.error)
-        self._on_removed(before - self._there())
+        there = self._there()
+        self._on_removed(before - there)
+        if self._only is not None:
+            self._missed |= there
         self._looked_ms = now_ms
 
     def _there(self) -> set[str]:

@@ -70,6 +70,8 @@ class Loop:
         self._busy: set[tuple[str, str]] = set()
         self._discovery_ms = self._now_ms = 0
         self._has_warned = False
+        #: The topics that were asked for by name, and are not there.
+        self._missed: set[str] = set()
 
     def stop(self) -> None:
         """End after the running commits. A handler of signals may call it."""
@@ -181,6 +183,8 @@ class Loop:
         except TopicNotFoundError:
             # It was deleted, perhaps another one is in its place by now; or it is no topic.
             look_ms = 0 if self._kept.pop(name, None) else NO_TOPIC_MS
+            if look_ms:
+                self._miss(name)
         except LogTableError as error:
             self._kept.pop(name, None)
             self._tell(JobRun(name, "look", self._runtime.clock(), 0.0, error=error))
@@ -199,7 +203,20 @@ class Loop:
         if kept is None:
             kept = KeptTopic(self._store.topic(name), self._options, self._run_units, self._run_all)
             self._kept[name] = kept
+            self._missed.discard(name)
         return kept
+
+    def _miss(self, name: str) -> None:
+        """Say once that a topic is not there, if it was asked for by its name."""
+        if self._options.topics is not None and name not in self._missed:
+            self._missed.add(name)
+            log_event(
+                _logger,
+                logging.WARNING,
+                "there is no topic %(topic)s; it is looked after once it is created",
+                topic=name,
+                store=self._store.url,
+            )
 
     def _work(self, kept: KeptTopic, lane: str, jobs: Sequence[str]) -> None:
         try:

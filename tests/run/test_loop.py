@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
 import threading
 import time
@@ -87,6 +88,35 @@ class TestTopicsThatComeAndGo:
         store.create_topic("later")
         chosen.go(NO_TOPIC_MS)
         assert {run.topic for run in chosen.runs} == {"b", "later"}
+
+    def test_topic_that_was_asked_for_is_missed_once(
+        self, store: Store, clock: Clock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Not if it is deleted and created anew meanwhile, and again if it is gone again."""
+
+        def told() -> list[str]:
+            found = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+            caplog.clear()
+            return found
+
+        for name in ("named", "other"):
+            store.create_topic(name)
+        chosen, every = driven(store, clock, topics=["named"]), driven(store, clock)
+        message = "there is no topic named; it is looked after once it is created"
+        for _ in range(2):
+            together([chosen, every], clock, SECOND_MS)
+            assert told() == []
+            for name in ("named", "other"):
+                store.delete_topic(name)
+            together([chosen, every], clock, 5 * NO_TOPIC_MS)
+            assert told() == [message]
+            for name in ("named", "other"):
+                store.create_topic(name)
+            together([chosen, every], clock, NO_TOPIC_MS)
+        store.delete_topic("named")
+        store.create_topic("named")
+        together([chosen, every], clock, NO_TOPIC_MS)
+        assert told() == []
 
     def test_folder_that_is_no_topic_is_asked_from_time_to_time(
         self, objects: MemoryStore, clock: Clock
