@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pylogtable import MaintainReport, Store
 from pylogtable.cli.maintain import Place, confirm_jobs, maintain_topic, places
 from pylogtable.cli.messages import continue_on_error, progress
 from pylogtable.cli.mirror import MirrorOutcome
@@ -14,6 +13,7 @@ from pylogtable.cli.session import Session, topic_names
 from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
+    from pylogtable import Store
     from pylogtable.run import RunOptions
 
 
@@ -21,6 +21,7 @@ def run_once(
     session: Session, store: Store, options: RunOptions, *, dry_run: bool, yes: bool
 ) -> None:
     """Run the jobs of each topic, then its mirror, and print what they did."""
+    from pylogtable import MaintainReport
     from pylogtable.engine import protected_groups
 
     names = list(options.topics or topic_names(store))
