@@ -303,6 +303,21 @@ def together(loops: Sequence[Driven], clock: Clock, ms: int) -> None:
     clock.now_ms = until_ms
 
 
+class TestReports:
+    def test_compaction_that_finds_nothing_to_remove_has_changed_nothing(
+        self, loop: Driven, store: Store
+    ) -> None:
+        """It commits how far it has looked, so that it does not look there again."""
+        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
+        topic = store.create_topic("t", config=config)
+        for keys, has_changed in (("ab", False), ("ac", True)):
+            append(topic, keys)
+            loop.runs.clear()
+            loop.go(HOUR_MS)
+            done = [run for run in loop.of("compaction") if run.report and run.report.units]
+            assert [run.has_changed for run in done] == [has_changed]
+
+
 class TestStopping:
     def test_stop_between_units_commits_what_is_done(self, store: Store, clock: Clock) -> None:
         topic = store.create_topic("t", partitions=4, config=IN_FILES)
