@@ -429,6 +429,37 @@ class TestGroups:
         assert starts == {"read": 2, "unread": 0, "other": 4}
         assert not [run for run in loop.runs if run.error]
 
+    def test_compaction_drops_no_record_for_its_age_before_a_protected_group(
+        self, store: Store, clock: Clock
+    ) -> None:
+        """Retention removes files only; compaction removes records inside of files."""
+        config = {"cleanup.policy": "compact,delete", "retention.ms": HOUR_MS, **IN_FILES}
+        unread, other = (store.create_topic(name, config=config) for name in ("unread", "other"))
+        for topic in (unread, other):
+            append(topic)
+        unread.group("slow").commit({0: 0})
+        clock.tick(2 * HOUR_MS)
+        driven(store, clock, jobs=["compaction"], protect_groups=["slow"]).go(HOUR_MS)
+        assert [topic.count() for topic in (unread, other)] == [2, 0]
+
+    def test_only_jobs_that_remove_records_ask_for_groups(
+        self, objects: MemoryStore, clock: Clock
+    ) -> None:
+        """A publication each second must not list them."""
+        counting = CountingStore(objects)
+        store = make_store(counting, clock)
+        topic = store.create_topic("t", config=PUBLISHED)
+        topic.group("slow").commit({0: 0})
+        options = {"protect_groups": ["slow"], "jobs": ["publication", "merge", "vacuum"]}
+        counting.reset()
+        loop = driven(store, clock, **options)
+        for _ in range(10):
+            append(topic)
+            loop.go(2 * SECOND_MS)
+        loop.go(HOUR_MS)
+        assert {run.job for run in loop.runs} == {"publication", "merge", "vacuum"}
+        assert not [key for verb, key in counting.by_key if verb == "list" and "_groups" in key]
+
     def test_group_that_nobody_uses_is_deleted(self, store: Store, clock: Clock) -> None:
         topic = store.create_topic("t", config={"offsets.retention.minutes": 60})
         append(topic)
