@@ -10,6 +10,7 @@ Users of a topic need none of this. An engine does in many processes what a `Top
 - `locate` finds positions (offsets, times, durations, ends) in each partition of a log.
 - `mirror` splits a copy to another store: the driver plans, tasks copy files, the driver commits.
 - `lag` measures how far a reader is behind that keeps its positions elsewhere.
+- `LineFormatter` writes lines of the log as the command line does.
 - `left_probe` and `diagnose_from_elsewhere` tell whether other processes see the same store.
 
 Everything that is sent between processes (`AppendPlan`, `Staged`, `ReadPart`, `PartReader`,
@@ -42,6 +43,7 @@ from pylogtable.jobs.retention import Retention
 from pylogtable.jobs.vacuum import Vacuum
 from pylogtable.jobs.work import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.limits import Limits
+from pylogtable.log_lines import LineFormatter
 from pylogtable.maintain import MAINTENANCE_JOBS, MaintainReport
 from pylogtable.maintain import maintain as run_maintenance
 from pylogtable.mirror.copying import Copied, CopyTask, RunTasks
@@ -83,6 +85,7 @@ __all__ = [
     "Join",
     "Joiner",
     "Lag",
+    "LineFormatter",
     "Merge",
     "PartReader",
     "Position",

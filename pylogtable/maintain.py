@@ -65,7 +65,7 @@ class MaintainReport:
             parts.append(f"{delete} {count_text(len(self.group_expiry.groups), 'group')}")
         if self.error is not None:
             return f"{self.topic}: {', '.join([*parts, f'FAILED: {self.error}'])}"
-        return f"{self.topic}: {', '.join(parts)}; {self.seconds:.1f} s"
+        return f"{self.topic}: {', '.join(parts) or 'nothing to do'}; {self.seconds:.1f} s"
 
     def _rewrites(self) -> Iterator[str]:
         if self.dry_run:

@@ -58,6 +58,8 @@ _logger = logging.getLogger(__name__)
 
 # How often an id is drawn again that is in use.
 _ID_TRIES = 10
+#: A folder that topics have, and stores have not.
+_MANIFEST_FOLDER = MANIFEST_DIR.rstrip("/")
 #: A topic with one of these errors exists, but cannot be read.
 _DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
@@ -289,11 +291,18 @@ class Store:
         """The folders that may be topics, or may have been."""
         return [name for name in self._store.list_folders() if _is_topic_name(name)]
 
+    def _refuse_topic(self, folders: Sequence[str]) -> None:
+        """Raise if this is a topic, and not a store. `folders` are those in it."""
+        if _MANIFEST_FOLDER not in folders:
+            return
+        found = _loaded(self._store)  # a topic may have the name of that folder
+        if found is not None and not isinstance(found, StorageError):
+            raise InvalidRequestError(
+                f"{self.url} is a topic, and not a store: give the folder that it is in"
+            )
+
     def _load(self, name: str) -> Snapshot | LogTableError | None:
-        try:
-            return Manifest(self._store.below(name)).load()
-        except LogTableError as error:
-            return error
+        return _loaded(self._store.below(name))
 
     def _is_live(self, name: str) -> bool:
         found = self._load(name)
@@ -305,7 +314,7 @@ class Store:
 
     def _refuse_collision(self, name: str) -> None:
         folders = self._store.list_folders()
-        if MANIFEST_DIR.rstrip("/") in folders and Manifest(self._store).load() is not None:
+        if _MANIFEST_FOLDER in folders and Manifest(self._store).load() is not None:
             # Deleting that topic would delete the new one with it.
             raise InvalidRequestError(
                 f"cannot create topic {name!r} in {self.url}, which is a topic and not a store: "
@@ -370,6 +379,14 @@ def split_topic_url(url: str | os.PathLike[str]) -> tuple[str, str]:
     if not name or parent.endswith((":", ":/")):
         raise InvalidRequestError(f"{text!r} is a store, not a topic: add the topic's name")
     return parent or ("/" if text.startswith("/") else "."), name
+
+
+def _loaded(store: ObjectStore) -> Snapshot | LogTableError | None:
+    """The topic in this folder: its state, or the error if it cannot be loaded."""
+    try:
+        return Manifest(store).load()
+    except LogTableError as error:
+        return error
 
 
 def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:

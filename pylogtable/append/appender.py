@@ -24,6 +24,8 @@ class Appended(Protocol):
 
     @property
     def version(self) -> int: ...
+    @property
+    def records(self) -> int: ...
 
 
 Result = TypeVar("Result", bound=Appended)
@@ -84,7 +86,7 @@ class Appender:
         """
         with span("append", topic=self.name, does="send") as note:
             appended = self._repeated_if_altered(attempt, can_repeat)
-            note(version=appended.version)
+            note(version=appended.version, records=appended.records)
         return appended
 
     def _repeated_if_altered(

@@ -59,6 +59,11 @@ class Landed(NamedTuple):
     append: CombinedAppend
     state: Snapshot
 
+    @property
+    def records(self) -> int:
+        """How many records were appended."""
+        return self.append.records
+
 
 @dataclass(eq=False)
 class _Neighbour:

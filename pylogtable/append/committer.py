@@ -142,7 +142,7 @@ class Committer:
             unused += [file for file in whole.files if file.path not in paths]
             self._warn_of_expired(whole.files)
             result = self._commit_foreign(whole, terms)
-            describe(version=result.version)
+            describe(version=result.version, records=result.records)
         if result.repeated:
             self._discard_files(unused, repeats=result.version)
         return result

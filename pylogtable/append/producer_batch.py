@@ -94,6 +94,11 @@ class Delivered:
     accepted: npt.NDArray[np.int64] | None
     errors: dict[int, Exception]
 
+    @property
+    def records(self) -> int:
+        """How many records were appended."""
+        return len(self.partitions)
+
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
         return offsets_in_order(self.partitions, self.first_offsets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -27,7 +27,7 @@ from pylogtable.cli.streams import is_terminal
 from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pylogtable import MaintainReport, Store
 
@@ -179,55 +179,73 @@ def maintain(
     For schedulers: it asks for confirmation on a terminal only. A topic that fails does not stop
     the others; the exit status is 1.
     """
-    from pylogtable.engine import MAINTENANCE_JOBS
-
-    maintain_topics(
-        session,
-        session.open_store(store),
-        topics,
-        jobs=[job for job in MAINTENANCE_JOBS if job != "vacuum" or not no_vacuum],
-        protect_groups=protect_groups,
-        dry_run=dry_run,
-        threads=threads,
-        yes=yes,
-    )
-
-
-def maintain_topics(
-    session: Session,
-    store: Store,
-    topics: Sequence[str] | None,
-    *,
-    jobs: Sequence[str],
-    protect_groups: Sequence[str],
-    dry_run: bool,
-    threads: int,
-    yes: bool,
-) -> None:
-    """Run these jobs on the topics, or on all, and print what they did."""
     from pylogtable import engine
 
-    names = list(dict.fromkeys(topics or topic_names(store)))
-    protected = engine.protected_groups(store, list(protect_groups), names)
-    if not dry_run and asks_about_settings(yes):
-        *others, last = [job.replace("_", " ") for job in jobs]
-        named = f"{', '.join(others)} and {last}" if others else last
-        what = f"apply {named} to {count_text(len(names), 'topic')} of {store.url}"
-        confirm(f"{what}, and remove records and files for good, as the settings say", yes)
-    reports: list[MaintainReport] = []
-    for number, name in enumerate(names, 1):
-        if is_terminal(sys.stderr):
-            tell(session, f"[{number}/{len(names)}] {name} …")
-        for report in store.maintain(
-            [name], jobs=jobs, threads=threads, protect_groups=protected[name], dry_run=dry_run
-        ):
-            reports.append(report)
-            if report.error is not None:
-                report_error(session, "MaintainError", f"{name}: {report.error}", topic=name)
-            if not session.is_json and (report.error is None or report.did_something):
-                print(report, flush=True)
+    opened = session.open_store(store)
+    names = list(dict.fromkeys(topics or topic_names(opened)))
+    protected = engine.protected_groups(opened, list(protect_groups), names)
+    jobs = [job for job in engine.MAINTENANCE_JOBS if job != "vacuum" or not no_vacuum]
+    if not dry_run:
+        confirm_jobs(jobs, f"{count_text(len(names), 'topic')} of {opened.url}", yes)
+    reports = [
+        maintain_topic(session, opened, place, protected, jobs, dry_run=dry_run, threads=threads)
+        for place in places(names)
+    ]
     if session.is_json:
         print_json(reports)
+
+
+class Place(NamedTuple):
+    """A topic, and which of how many it is."""
+
+    topic: str
+    number: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"[{self.number}/{self.total}] {self.topic}"
+
+
+def places(topics: Sequence[str]) -> list[Place]:
+    """The topics, each with its place among them."""
+    return [Place(topic, number, len(topics)) for number, topic in enumerate(topics, 1)]
+
+
+def confirm_jobs(jobs: Sequence[str], topics: str, yes: bool, *, also: str = "") -> None:
+    """Ask people before these jobs run. `topics` says of what, and `also` what else is done."""
+    if not asks_about_settings(yes):
+        return
+    steps = [also] if also else []
+    if jobs:
+        *others, last = [job.replace("_", " ") for job in jobs]
+        named = f"{', '.join(others)} and {last}" if others else last
+        steps.insert(0, f"apply {named} to {topics}")
+        steps.append("and remove records and files for good, as the settings say")
+    confirm(", ".join(steps), yes)
+
+
+def maintain_topic(
+    session: Session,
+    store: Store,
+    place: Place,
+    protected: Mapping[str, Sequence[str]],
+    jobs: Sequence[str],
+    *,
+    dry_run: bool,
+    threads: int,
+) -> MaintainReport:
+    """Run these jobs on a topic, and tell people what they did."""
+    name = place.topic
+    if is_terminal(sys.stderr):
+        tell(session, f"{place} …")
+    [report] = store.maintain(
+        [name], jobs=jobs, threads=threads, protect_groups=protected[name], dry_run=dry_run
+    )
+    if report.error is not None:
+        report_error(session, "MaintainError", f"{name}: {report.error}", topic=name)
+    if not session.is_json and (report.error is None or report.did_something):
+        print(report, flush=True)
+    return report
 
 
 def _print_report(session: Session, topic: str, report: Any, hint: str = "") -> None:

@@ -21,10 +21,12 @@ from typing import Protocol
 import click
 
 from pylogtable import LogTableError, StorageError, TopicNotFoundError
-from pylogtable.cli.log_lines import as_json, as_text, details_of, program_record
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.streams import is_terminal, obeying, visible, write_error
+from pylogtable.log_lines import as_json, as_text, details_of
 
+#: The logger of what the program itself says.
+PROGRAM_LOGGER = "pylogtable.cli"
 #: The speed that is shown is that of so many seconds.
 SPEED_SECONDS = 10.0
 
@@ -78,8 +80,11 @@ def continue_on_error(
 
 def tell(session: Session, message: str, level: int = logging.INFO, **fields: object) -> None:
     """Print a line, as it is or as a JSON object with these fields."""
-    record = program_record(level, message, **fields)
-    write_error(as_json(record) if session.logs_json else message)
+    if session.logs_json:
+        named = {"name": PROGRAM_LOGGER, "levelno": level, "levelname": logging.getLevelName(level)}
+        write_error(as_json(logging.makeLogRecord({**fields, **named, "msg": message})))
+    else:
+        write_error(message)
 
 
 def note(session: Session, message: str) -> None:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     "--out",
     "path",
     metavar="FILE",
-    help="Write them to this file, which is replaced in one step.",
+    help="Write them to this file, which is replaced in one step, or to a device or a pipe; - is "
+    "standard output.",
 )
 @click.option(
     "--per-partition",
@@ -76,10 +77,22 @@ def metrics(
     )
     if "\npylogtable_topic_up{" not in text:  # most likely a wrong address
         warn(session, f"there is no topic in {opened.url}")
-    if path is None:
+    if path is None or path == "-":
         write_bytes(text.encode())
     else:
-        _replace(Path(path), text.encode())
+        _write(Path(path), text.encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file, or to a device or a pipe."""
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            _replace(Path(os.path.realpath(path)), data)  # so that a link stays one
+    except OSError as error:
+        reason = error.strerror
+        raise StorageError(f"the metrics cannot be written to {path}: {reason}") from error
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -87,14 +100,10 @@ def _replace(path: Path, data: bytes) -> None:
     not end as it does: the textfile collector reads every file that ends with .prom."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        try:
-            temporary.write_bytes(data)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror
-        raise StorageError(f"the metrics cannot be written to {path}: {reason}") from error
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @dataclass
@@ -109,7 +118,8 @@ class Metrics:
         """What an import or a mirror calls with its progress."""
         if self.server is None:
             return lambda at: None
-        self.topics.append(topic)
+        if topic not in self.topics:
+            self.topics.append(topic)
         return self.server.progress_of(job, topic)
 
     def job_ran(self, run: JobRun) -> None:

@@ -128,8 +128,8 @@ def _check_is_no_topic(store: Store, to_store: str) -> None:
 
 
 @dataclass
-class _Outcome:
-    """What became of one topic."""
+class MirrorOutcome:
+    """What became of the mirror of one topic."""
 
     topic: str
     report: MirrorReport | None = None
@@ -149,12 +149,14 @@ class _Outcome:
         return self.check.same_so_far and is_whole
 
     def as_json(self) -> dict[str, Any]:
+        """The report, or why there is none."""
         if self.report is None:
             return {"topic": self.topic, "error": self.error}
         checked = {} if self.check is None else {"check": comparison_json(self.check)}
         return {**asdict(self.report), **checked, "error": self.error}
 
     def show(self, session: Session) -> None:
+        """Tell people."""
         if session.is_json or self.report is None:
             return
         print(self.report, flush=True)
@@ -176,9 +178,9 @@ class _Run:
     metrics: Metrics
     check: bool
     has_new: bool
-    outcomes: list[_Outcome] = field(default_factory=list)
+    outcomes: list[MirrorOutcome] = field(default_factory=list)
 
-    def all(self, topics: Sequence[str]) -> Iterable[_Outcome]:
+    def all(self, topics: Sequence[str]) -> Iterable[MirrorOutcome]:
         """Mirror these topics: one after the other, or side by side if they are followed."""
         if self.options["follow"] and (len(topics) > 1 or self.has_new):
             yield from self._side_by_side(topics)
@@ -186,7 +188,7 @@ class _Run:
         for topic in topics:
             if self.signals.has_come():
                 return
-            outcome = _Outcome(topic)
+            outcome = MirrorOutcome(topic)
             self.outcomes.append(outcome)
             with (
                 continue_on_error(self.session, topic) as attempt,
@@ -196,17 +198,17 @@ class _Run:
             outcome.error = attempt.error
             yield outcome
 
-    def _side_by_side(self, topics: Sequence[str]) -> Iterable[_Outcome]:
+    def _side_by_side(self, topics: Sequence[str]) -> Iterable[MirrorOutcome]:
         latest: dict[str, MirrorProgress] = {}
         speed = Speed()
-        running: dict[Future[None], _Outcome] = {}
+        running: dict[Future[None], MirrorOutcome] = {}
         what = "all topics" if self.has_new else f"{len(topics)} topics"
         with (
             self._progress(what) as show_detail,
             ThreadPoolExecutor(MOST_TOPICS) as pool,
         ):
 
-            def run(outcome: _Outcome) -> None:
+            def run(outcome: MirrorOutcome) -> None:
                 def tell(at: MirrorProgress) -> None:
                     latest[outcome.topic] = at
                     told = list(latest.values())
@@ -216,7 +218,7 @@ class _Run:
                     self._mirror(outcome, tell)
                 outcome.error = attempt.error
 
-            def start(outcomes: Iterable[_Outcome]) -> None:
+            def start(outcomes: Iterable[MirrorOutcome]) -> None:
                 running.update({pool.submit(run, outcome): outcome for outcome in outcomes})
 
             start(self._added(topics))
@@ -230,8 +232,8 @@ class _Run:
                     start([outcome for outcome in self.outcomes if outcome.topic not in busy])
                     start(self._added(self._new_topics()))
 
-    def _added(self, topics: Iterable[str]) -> list[_Outcome]:
-        new = [_Outcome(topic) for topic in topics]
+    def _added(self, topics: Iterable[str]) -> list[MirrorOutcome]:
+        new = [MirrorOutcome(topic) for topic in topics]
         self.outcomes += new
         return new
 
@@ -249,7 +251,7 @@ class _Run:
             warn(self.session, f"new topics are not looked for, and later again: {error}")
             return []
 
-    def _mirror(self, outcome: _Outcome, tell: Callable[[MirrorProgress], None]) -> None:
+    def _mirror(self, outcome: MirrorOutcome, tell: Callable[[MirrorProgress], None]) -> None:
         source = self.session.open_topic(outcome.topic)
         count = self.metrics.progress_of("mirror", self.options["name"] or source.name)
 

@@ -11,16 +11,14 @@ import click
 
 from pylogtable import InvalidRequestError
 from pylogtable.cli.command import Command
-from pylogtable.cli.maintain import maintain_topics
 from pylogtable.cli.messages import (
     ShowDetail,
     asks_about_settings,
     confirm,
-    continue_on_error,
     note,
     progress,
 )
-from pylogtable.cli.metrics import metrics_served
+from pylogtable.cli.metrics import Metrics, metrics_served
 from pylogtable.cli.options import (
     complete_topics,
     dry_run_option,
@@ -33,6 +31,7 @@ from pylogtable.cli.options import (
 )
 from pylogtable.cli.output import print_json_line
 from pylogtable.cli.parse import parse_duration, parse_settings
+from pylogtable.cli.run_once import run_once
 from pylogtable.cli.session import Session
 from pylogtable.cli.signals import noting_signals
 from pylogtable.presentation import count_text
@@ -41,7 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pylogtable import Store
-    from pylogtable.run import JobRun, RunOptions
+    from pylogtable.kafka import ImportProgress
+    from pylogtable.run import JobRun
 
 
 @click.command(
@@ -132,17 +132,19 @@ def run(
     if mirror_to is None and (mirror_groups or mirror_storage_options is not None):
         raise click.UsageError("--mirror-groups and --mirror-storage-options need --mirror-to")
     opened = session.open_store(store)
+    shown = _Shown(session)
     imports = None
     if bootstrap_servers is not None:
         settings = parse_settings(properties, "--consumer-property")
-        imports = KafkaImports(bootstrap_servers, kafka_topics, settings)
+        imports = KafkaImports(
+            bootstrap_servers, kafka_topics, settings, progress_of=shown.progress_of
+        )
     copies = None
     if mirror_to is not None:
         option = "--mirror-storage-options"
         copies = session.open_other_store(mirror_to, mirror_storage_options, option)
         if copies.url == opened.url:
             raise click.UsageError(f"--mirror-to {mirror_to} is the store itself")
-    shown = _Shown(session)
     try:
         options = RunOptions(
             topics=_listed(topics),
@@ -165,18 +167,7 @@ def run(
             raise click.UsageError(
                 "--metrics-port is for a program that goes on; 'pylogtable metrics' prints once"
             )
-        maintain_topics(
-            session,
-            opened,
-            options.topics,
-            jobs=[job for job in options.wanted if job != "mirror"],
-            protect_groups=protect_groups,
-            dry_run=dry_run,
-            threads=threads,
-            yes=yes,
-        )
-        if "mirror" in options.wanted and not dry_run:
-            _mirror(session, opened, options)
+        run_once(session, opened, options, dry_run=dry_run, yes=yes)
         return
     if protect_groups:  # a group that no topic has is most likely misspelt
         protected_groups(opened, list(protect_groups), options.topics or opened.topics())
@@ -192,7 +183,7 @@ def run(
         metrics_served(session, opened, "run", served, options.topics) as metrics,
         progress(f"looking after {opened.url}", line_seconds=line_seconds) as show_detail,
     ):
-        shown.show_detail, shown.count = show_detail, metrics.job_ran
+        shown.show_detail, shown.metrics = show_detail, metrics
         loop = Loop(opened, options)
         shown.stop = loop.stop
         with noting_signals(loop.stop) as signals:
@@ -219,16 +210,6 @@ def _check_topics(store: Store, names: Sequence[str] | None) -> None:
             store.topic(name)
 
 
-def _mirror(session: Session, store: Store, options: RunOptions) -> None:
-    """Mirror each topic once."""
-    assert options.mirror_to is not None
-    for name in options.topics or store.topics():
-        with continue_on_error(session, name):
-            report = store.topic(name).mirror(options.mirror_to, groups=options.mirror_groups)
-            if not session.is_json:
-                print(report, flush=True)
-
-
 @dataclass
 class _Shown:
     """Shows what the loop has done: a line for each job that changed something, but one for all
@@ -236,7 +217,7 @@ class _Shown:
 
     session: Session
     show_detail: ShowDetail | None = None
-    count: Callable[[JobRun], object] | None = None
+    metrics: Metrics = field(default_factory=Metrics)
     done: Counter[str] = field(default_factory=Counter)
     failures: int = 0
     began_ms: int | None = None
@@ -246,13 +227,16 @@ class _Shown:
     def job_ran(self, run: JobRun) -> None:
         """Show it, and count it for the metrics. If nobody reads the output any more, the loop
         ends, as other programs in a pipe do."""
-        if self.count is not None:
-            self.count(run)
+        self.metrics.job_ran(run)
         try:
             self.show(run)
         except BrokenPipeError as error:
             self.broken_pipe = error
             self.stop()
+
+    def progress_of(self, topic: str) -> Callable[[ImportProgress], object]:
+        """What an import that begins calls with its progress."""
+        return self.metrics.progress_of("import", topic)
 
     def show(self, run: JobRun) -> None:
         if self.began_ms is None:

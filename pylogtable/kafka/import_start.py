@@ -21,6 +21,7 @@ from pylogtable.kafka.source import KafkaSource
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.times import to_us
+from pylogtable.tracing import span
 
 LONGEST_LINGER_MS = 86_400_000
 
@@ -94,16 +95,18 @@ def import_topic(
         on_progress=on_progress,
         stop=stop or (lambda: False),
     )
+    copy = name or topic
     runtime = Runtime()
     began = runtime.monotonic()
-    try:
-        seconds = store._store.limits.kafka_stop_seconds
-        with KafkaSource(
-            bootstrap_servers, topic, settings, stop=options.stop, stop_seconds=seconds
-        ) as source:
-            return Import(store, source, topic, name or topic, options, runtime).run()
-    except StoppedError:
-        return ImportReport(name or topic, 0, 0, runtime.monotonic() - began, {})
+    with span("job", topic=copy, job="import"):
+        try:
+            seconds = store._store.limits.kafka_stop_seconds
+            with KafkaSource(
+                bootstrap_servers, topic, settings, stop=options.stop, stop_seconds=seconds
+            ) as source:
+                return Import(store, source, topic, copy, options, runtime).run()
+        except StoppedError:
+            return ImportReport(copy, 0, 0, runtime.monotonic() - began, {})
 
 
 def _group_names(groups: Sequence[str]) -> tuple[str, ...]:

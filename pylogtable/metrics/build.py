@@ -7,6 +7,6 @@ from pylogtable.metrics.catalog import BUILD_INFO
 from pylogtable.metrics.sample import Sample
 
 
-def build_sample(command: str) -> Sample:
-    """The sample of a process that runs this command."""
-    return Sample(BUILD_INFO, (pylogtable.__version__, command), 1)
+def build_sample(store: str, command: str) -> Sample:
+    """The sample of a process that runs this command for a store."""
+    return Sample(BUILD_INFO, (store, pylogtable.__version__, command), 1)

@@ -43,12 +43,16 @@ def _counter(name: str, help: str, labels: tuple[str, ...]) -> Metric:
 
 BUILD_INFO = _gauge(
     "build_info",
-    "Always 1. The labels say which version of pylogtable this is, and what it does: run, import, "
-    "mirror or metrics.",
-    ("version", "command"),
+    "Always 1. The labels say which version of pylogtable this is, what it does (run, import, "
+    "mirror or metrics), and for which store.",
+    ("store", "version", "command"),
 )
 
-STORE_UP = _gauge("store_up", "1 if the folders of the store could be listed.", _STORE)
+STORE_UP = _gauge(
+    "store_up",
+    "1 if the folders of the store could be listed. A local folder that does not exist has 0.",
+    _STORE,
+)
 
 TOPIC_UP = _gauge(
     "topic_up", "1 if the topic could be read. With 0, it has no other metrics.", _TOPIC

@@ -88,7 +88,8 @@ class ProcessAccount:
             self._add(ERRORS, (_code_of(error),), 1)
 
     def job_ran(self, run: JobRun) -> None:
-        """Count a job that has ended, and what it has copied if it is a mirror."""
+        """Count a job that has ended, and what it has copied if it is a mirror. An import has told
+        that itself by `progress_of`."""
         labels = (self._store, run.topic, run.job)
         ended = run.began_ms / 1000 + run.seconds
         if run.job == LOOK and run.error is not None:
@@ -107,6 +108,9 @@ class ProcessAccount:
                 self._add(COPIED_RECORDS, labels, run.report.records)
                 self._add(COPIED_BYTES, labels, run.report.size_bytes)
                 self._values[COPY_LAG][labels] = sum(run.report.lag.values())
+            else:  # an import was stopped: how it goes on is told by the process that has it now
+                self._values[COPY_LAG].pop(labels, None)
+                self._values[COPY_PROGRESS].pop(labels, None)
 
     def progress_of(
         self, job: str, topic: str, clock: Callable[[], int]

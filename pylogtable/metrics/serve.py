@@ -35,9 +35,9 @@ def serve_metrics(
     ...     served.job_ran(job_run)  # after each job
 
     `host` is the address to listen at; None is all of the machine. `port` 0 is any free one;
-    `address` says which. `topics` are those to look at, if they are not
-    all of the store: names that are added to it later count as well. `command` is what the process
-    does, for a label.
+    `address` says which. `topics` are those to look at, if they are not all of the store: one that
+    is not there is not up. Names that are added to it later count as well; these are missed only
+    after they have been there. `command` is what the process does, for a label.
     """
     return MetricsServer(
         store,
@@ -67,7 +67,7 @@ class MetricsServer(Closing):
         self._watch = StoreWatch(
             store, topics, on_error=self._account.failed, on_removed=self._account.forget
         )
-        self._build = build_sample(command)
+        self._build = build_sample(store.url, command)
         self._per_partition = per_partition
         client = library()
         registry = registry_of(self._samples)

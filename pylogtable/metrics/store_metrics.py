@@ -26,7 +26,8 @@ def store_metrics(
     >>> Path("pylogtable.prom").write_text(pylogtable.metrics.store_metrics(store))
 
     A topic that cannot be read does not hide the others: `pylogtable_topic_up` is 0, and `on_error`
-    is told why. It is the same with a store that cannot be listed, and `pylogtable_store_up`.
+    is told why. It is the same with a store that cannot be listed, and `pylogtable_store_up`. A
+    topic that is given as the store is refused.
     """
     return text_of(_samples(store, per_partition, on_error), openmetrics=openmetrics)
 
@@ -56,4 +57,5 @@ def _samples(
     store: Store, per_partition: bool, on_error: Callable[[LogTableError], object]
 ) -> list[Sample]:
     watch = StoreWatch(store, on_error=on_error)
-    return [build_sample("metrics"), *watch.samples(per_partition=per_partition, at_once=True)]
+    of_topics = watch.samples(per_partition=per_partition, at_once=True)
+    return [build_sample(store.url, "metrics"), *of_topics]

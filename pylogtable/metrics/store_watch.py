@@ -30,7 +30,10 @@ MOST_THREADS = 32
 
 class StoreWatch:
     """The topics of a store, or only those that `topics` names. `on_error` is told of each topic
-    that cannot be read, and `on_removed` of topics that are gone."""
+    that cannot be read, and `on_removed` of topics that are gone.
+
+    One that `topics` names and that is not there is not up. Names may be added to it: these are of
+    copies, which are not missed before they have been there."""
 
     def __init__(
         self,
@@ -43,10 +46,11 @@ class StoreWatch:
         self._store = store
         self._runtime = store._runtime
         self._only = topics
+        self._missed = set(topics or ())
         self._on_error = on_error
         self._on_removed = on_removed
         self._watched: dict[str, TopicWatch] = {}
-        self._store_error: LogTableError | None = None
+        self._is_up = True
         self._looked_ms: int | None = None
         self._around_ms: int | None = None
         self._tried_ms: dict[str, int] = {}
@@ -55,7 +59,7 @@ class StoreWatch:
 
     def samples(self, *, per_partition: bool = False, at_once: bool = False) -> list[Sample]:
         """What is known of the topics, after a look if the last one was a while ago. With
-        `at_once`, everything is measured before this returns."""
+        `at_once`, everything is measured before this returns. Raises if the store is a topic."""
         with self._lock:
             now_ms = self._runtime.clock()
             if not _is_recent(self._looked_ms, now_ms, LOOK_MS):
@@ -66,9 +70,9 @@ class StoreWatch:
     def _samples(self, now_ms: int, *, per_partition: bool) -> Iterator[Sample]:
         url = self._store.url
         if self._only is None:
-            yield Sample(STORE_UP, (url,), int(self._store_error is None))
+            yield Sample(STORE_UP, (url,), int(self._is_up))
         for _, watch in sorted(self._watched.items()):
-            if watch.is_there:
+            if watch.is_there or watch.name in self._missed:
                 yield from topic_samples(url, watch, now_ms, per_partition=per_partition)
 
     def _look(self, now_ms: int) -> None:
@@ -86,7 +90,10 @@ class StoreWatch:
             self._tried_ms[watch.name] = now_ms
             if watch.error is not None:
                 self._on_error(watch.error)
-        self._on_removed(before - self._there())
+        there = self._there()
+        self._on_removed(before - there)
+        if self._only is not None:
+            self._missed |= there
         self._looked_ms = now_ms
 
     def _there(self) -> set[str]:
@@ -107,11 +114,12 @@ class StoreWatch:
         else:
             try:
                 names = self._store._folders()
-                self._store_error = None
+                self._is_up = bool(names) or self._store._store.is_there()
             except LogTableError as error:
-                self._store_error = error
+                self._is_up = False
                 self._on_error(error)
                 return
+            self._store._refuse_topic(names)
         for name in self._watched.keys() - set(names):
             del self._watched[name]
             self._tried_ms.pop(name, None)

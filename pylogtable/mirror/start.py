@@ -16,6 +16,7 @@ from pylogtable.mirror.plan import new_copy
 from pylogtable.mirror.report import MirrorReport
 from pylogtable.mirror.sync import Mirroring
 from pylogtable.storage.base import ObjectStore
+from pylogtable.tracing import span
 
 
 class MirroredTopic(Protocol):
@@ -50,6 +51,18 @@ def mirror(
             f"`to_store` must be a store, such as pylogtable.open('s3://bucket/logs'), not "
             f"{to_store!r}"
         )
+    name = source.name if options.name is None else options.name
+    with span("job", topic=name, job="mirror"):
+        return _mirror(source, to_store, name, options, run_tasks)
+
+
+def _mirror(
+    source: MirroredTopic,
+    to_store: MirrorTarget,
+    name: str,
+    options: MirrorOptions,
+    run_tasks: RunTasks[CopyTask, list[Copied]] | None,
+) -> MirrorReport:
     newest = source._log.latest()
     own = bool(options.own_retention)
     mark = Mirror(source_id=newest.topic_id, source=source._log.store.url, own_retention=own)
@@ -57,7 +70,6 @@ def mirror(
     def create(existing: Snapshot | None, url: str) -> Change:
         return new_copy(existing, newest, mark, options.settings, url)
 
-    name = source.name if options.name is None else options.name
     if source._log.store.endpoint == to_store._store.endpoint:
         _check_apart(source._log.store.url, f"{to_store.url.rstrip('/')}/{name}")
     copy, is_new = to_store._open_copy(name, create)

@@ -42,7 +42,7 @@ from pylogtable.segments.segment_prefetch import tasks_ahead
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.threads import map_parallel
 from pylogtable.times import Moment, to_us
-from pylogtable.tracing import spanned
+from pylogtable.tracing import span, spanned
 
 
 class View:
@@ -204,11 +204,13 @@ class View:
         found_columns = Projection(column_schema(info.fields, list(needed)), self.name, info)
         wanted = None if keys is None else WantedKeys(info, keys)
         numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
-        with explain_gone_files(self._manifest, self.version):
-            parts, may_repeat = self._latest_parts(numbers, wanted, found_columns)
-        found = pa.Table.from_batches(parts, found_columns.schema)
-        if may_repeat and len(numbers) > 1:
-            found = newest_across_partitions(found, info)
+        with span("read", topic=self.name, version=self.version, does="receive") as note:
+            with explain_gone_files(self._manifest, self.version):
+                parts, may_repeat = self._latest_parts(numbers, wanted, found_columns)
+            found = pa.Table.from_batches(parts, found_columns.schema)
+            if may_repeat and len(numbers) > 1:
+                found = newest_across_partitions(found, info)
+            note(records=found.num_rows)
         return found.select(asked.names)
 
     def offsets_for_time(

@@ -30,10 +30,11 @@ class JobRun:
 
     @property
     def has_changed(self) -> bool:
-        """True if the job changed something."""
+        """True if the job changed something that people see. A compaction that finds nothing to
+        remove commits only how far it has looked."""
         report = self.report
         if isinstance(report, RewriteReport):
-            return report.units > 0
+            return report.segments_in > 0
         if isinstance(report, RetentionReport):
             return bool(report.log_starts)
         if isinstance(report, PublishReport):

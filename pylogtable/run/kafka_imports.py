@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pylogtable.arguments import check_callable
 from pylogtable.errors import LogTableError
 from pylogtable.kafka.client import kafka_library
+from pylogtable.kafka.import_run import ImportProgress
 from pylogtable.kafka.import_start import import_topic
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.members import Members
@@ -23,14 +25,19 @@ AGAIN_MS = 30_000
 
 @dataclass(frozen=True)
 class KafkaImports:
-    """Topics of a Kafka cluster to import, under the same names, until the loop ends."""
+    """Topics of a Kafka cluster to import, under the same names, until the loop ends.
+
+    `progress_of` is called with the topic each time an import begins, and returns what gets its
+    progress, or None."""
 
     bootstrap_servers: str
     topics: Sequence[str]
     consumer_settings: Mapping[str, Any] = field(default_factory=dict)
     groups: bool = False
+    progress_of: Callable[[str], Callable[[ImportProgress], object] | None] = lambda topic: None
 
     def __post_init__(self) -> None:
+        check_callable("progress_of", self.progress_of)
         kafka_library()  # raises if it is missing: no later try would find it
 
 
@@ -86,6 +93,7 @@ class RunningImports:
                 follow=True,
                 groups=self._asked.groups,
                 consumer_settings=self._asked.consumer_settings,
+                on_progress=self._asked.progress_of(topic),
                 stop=lambda: self._is_stopped() or not self._members.owns(topic),
             )
         except LogTableError as raised:

@@ -10,7 +10,7 @@ from typing import Any
 from pylogtable.errors import LogTableError
 from pylogtable.jobs.job import MaintainOptions, run_job
 from pylogtable.jobs.work import RunUnits
-from pylogtable.maintain import job_for
+from pylogtable.maintain import REMOVING, job_for
 from pylogtable.operation import new_operation
 from pylogtable.publish.publication import Attempt, FollowingPublication, named
 from pylogtable.publish.report import PublishReport
@@ -141,7 +141,9 @@ class KeptTopic:
             return self._topic.mirror(
                 self._options.mirror_to, groups=self._options.mirror_groups, stop=self._gives_up
             )
-        options = replace(_ALWAYS, protect_groups=self._protected())
+        # Only what removes records asks which groups there are.
+        groups = self._protected() if name in REMOVING else []
+        options = replace(_ALWAYS, protect_groups=groups)
         job = job_for(name, self._seen.snapshot, options)
         if job is None:  # the settings were changed since it was due
             return None

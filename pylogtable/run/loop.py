@@ -14,9 +14,8 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
+from pylogtable.errors import LogTableError, TopicNotFoundError
 from pylogtable.events import log_event
-from pylogtable.format.paths import MANIFEST_DIR
 from pylogtable.jobs.work import RunUnits, in_threads, small_work_here
 from pylogtable.operation import new_operation
 from pylogtable.run.job_run import JobRun
@@ -29,8 +28,6 @@ from pylogtable.store import Store
 
 _logger = logging.getLogger(__name__)
 
-#: A folder that topics have, and stores have not.
-MANIFEST_FOLDER = MANIFEST_DIR.rstrip("/")
 #: How often new topics are looked for, and how often a folder that was no topic is asked again.
 DISCOVERY_MS = 30_000
 NO_TOPIC_MS = 60_000
@@ -73,6 +70,8 @@ class Loop:
         self._busy: set[tuple[str, str]] = set()
         self._discovery_ms = self._now_ms = 0
         self._has_warned = False
+        #: The topics that were asked for by name, and are not there.
+        self._missed: set[str] = set()
 
     def stop(self) -> None:
         """End after the running commits. A handler of signals may call it."""
@@ -160,11 +159,8 @@ class Loop:
         except LogTableError as error:
             self._tell(JobRun("", "look", now_ms, 0.0, error=error))
             return
-        if MANIFEST_FOLDER in names:
-            raise InvalidRequestError(
-                f"{self._store.url} is a topic, and not a store: give the folder that it is in. To "
-                "look after this topic alone, name it as one of the topics of that store"
-            )
+        if self._options.topics is None:
+            self._store._refuse_topic(names)
         if not names and not self._has_warned:
             self._has_warned = True
             _logger.warning(
@@ -196,6 +192,8 @@ class Loop:
         except TopicNotFoundError:
             # It was deleted, perhaps another one is in its place by now; or it is no topic.
             look_ms = 0 if self._kept.pop(name, None) else NO_TOPIC_MS
+            if look_ms:
+                self._miss(name)
         except LogTableError as error:
             self._kept.pop(name, None)
             self._tell(JobRun(name, "look", self._runtime.clock(), 0.0, error=error))
@@ -221,7 +219,20 @@ class Loop:
                 lambda: self._has_to_stop or not self.members.owns(name),
             )
             self._kept[name] = kept
+            self._missed.discard(name)
         return kept
+
+    def _miss(self, name: str) -> None:
+        """Say once that a topic is not there, if it was asked for by its name."""
+        if self._options.topics is not None and name not in self._missed:
+            self._missed.add(name)
+            log_event(
+                _logger,
+                logging.WARNING,
+                "there is no topic %(topic)s; it is looked after once it is created",
+                topic=name,
+                store=self._store.url,
+            )
 
     def _work(self, kept: KeptTopic, lane: str, jobs: Sequence[str]) -> None:
         try:

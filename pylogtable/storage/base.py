@@ -164,6 +164,11 @@ class ObjectStore(ABC):
     def list_folders(self) -> builtins.list[str]:
         """The names of the folders directly below the root, sorted."""
 
+    def is_there(self) -> bool:
+        """False if the root is a folder that does not exist. Most stores have no folders, only
+        keys, so any root exists."""
+        return True
+
     @abstractmethod
     def delete(self, key: str) -> None:
         """Delete the object. A missing object is not an error."""

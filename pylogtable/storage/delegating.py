@@ -66,6 +66,9 @@ class WrappedStore(ObjectStore):
     def list_folders(self) -> builtins.list[str]:
         return self._inner.list_folders()
 
+    def is_there(self) -> bool:
+        return self._inner.is_there()
+
     def delete(self, key: str) -> None:
         self._inner.delete(key)
 

@@ -161,6 +161,9 @@ class LocalStore(ObjectStore):
         except OSError as error:
             raise failure_of("list", self._root, error) from error
 
+    def is_there(self) -> bool:
+        return os.path.isdir(self._root)
+
     @watched("delete")
     def delete(self, key: str) -> None:
         path = self._path(key)

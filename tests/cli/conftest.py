@@ -71,6 +71,32 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return call
 
 
+AtTerminal = Callable[..., Result]
+
+
+class Typed(io.TextIOWrapper):
+    """Text that somebody types, or reads, on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> AtTerminal:
+    """Runs the program at a terminal, where somebody types `answer`."""
+
+    def call(*arguments: str, answer: str) -> Result:
+        out, err = io.BytesIO(), io.BytesIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", Typed(io.BytesIO(answer.encode())))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
+            patch.setattr(sys, "stderr", Typed(err, "utf-8", write_through=True))
+            status = main(arguments)
+            return Result(status, out.getvalue().decode(), err.getvalue().decode())
+
+    return call
+
+
 @pytest.fixture(autouse=True)
 def store_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of an empty store, which PYLOGTABLE_STORE names."""

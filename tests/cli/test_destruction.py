@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
 import pylogtable
-from pylogtable.cli.app import app, main
+from pylogtable.cli.app import app
 from tests.builders import Clock, kafka
-from tests.cli.conftest import Result, Run, start
+from tests.cli.conftest import AtTerminal, Run, start
 
 #: What destroys records, positions, tables, files or versions, or ends something for good.
 DESTROYING = {
@@ -32,31 +30,6 @@ DESTROYING = {
     "unpublish",
     "vacuum",
 }
-
-AtTerminal = Callable[..., Result]
-
-
-class Typed(io.TextIOWrapper):
-    """Text that somebody types, or reads, on a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def at_terminal(monkeypatch: pytest.MonkeyPatch) -> AtTerminal:
-    """Runs the program at a terminal, where somebody types `answer`."""
-
-    def call(*arguments: str, answer: str) -> Result:
-        out, err = io.BytesIO(), io.BytesIO()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", Typed(io.BytesIO(answer.encode())))
-            patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
-            patch.setattr(sys, "stderr", Typed(err, "utf-8", write_through=True))
-            status = main(arguments)
-            return Result(status, out.getvalue().decode(), err.getvalue().decode())
-
-    return call
 
 
 def all_commands(group: click.Group = app, path: str = "") -> Iterator[tuple[str, click.Command]]:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import pylogtable
-from pylogtable.cli.log_lines import as_json, as_text
 from pylogtable.cli.messages import library_messages
 from pylogtable.cli.session import Session
+from pylogtable.log_lines import as_json, as_text
 from tests.cli.conftest import Run
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"

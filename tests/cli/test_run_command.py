@@ -14,7 +14,7 @@ import pylogtable
 from pylogtable.cli.session import BROKEN_PIPE
 from pylogtable.run import JOB_NAMES
 from tests.builders import kafka
-from tests.cli.conftest import Run, start
+from tests.cli.conftest import AtTerminal, Run, start
 
 
 @pytest.fixture
@@ -97,10 +97,66 @@ def test_dry_run_changes_nothing(run: Run, published: pylogtable.Topic) -> None:
     assert published.version == version
 
 
-def test_once_mirrors_too(run: Run, published: pylogtable.Topic, tmp_path: Path) -> None:
-    done = run("run", "--once", "--mirror-to", tmp_path / "copies", "--yes")
-    assert (done.status, done.err) == (0, "")
-    assert pylogtable.open(tmp_path / "copies").topic("t").count() == 2
+def test_job_that_no_setting_asks_for_is_nothing_to_do(run: Run, clicks: pylogtable.Topic) -> None:
+    done = run("run", "--once", "--jobs", "publication")
+    assert done.out.startswith("clicks: nothing to do; ")
+
+
+@pytest.mark.parametrize("jobs", [[], ["--jobs", "mirror"]], ids=["all", "mirror"])
+class TestMirrorOnce:
+    """`--once --mirror-to`, with all jobs and with no other."""
+
+    @pytest.fixture
+    def command(self, published: pylogtable.Topic, jobs: list[str], tmp_path: Path) -> list[str]:
+        return ["run", "--once", "--mirror-to", str(tmp_path / "copies"), *jobs]
+
+    def test_it_is_told_to_people(self, run: Run, command: list[str], tmp_path: Path) -> None:
+        done = run(*command)
+        assert (done.status, done.err) == (0, "")
+        assert pylogtable.open(tmp_path / "copies").topic("t").count() == 2
+        assert done.lines[-1].startswith("t: 2 records copied, ")
+        assert len(done.lines) == (1 if "--jobs" in command else 2)
+
+    def test_its_report_is_in_the_json(self, run: Run, command: list[str], tmp_path: Path) -> None:
+        """As `mirror --output json` prints it."""
+        (row,) = run(*command, "--output", "json").json
+        assert (row["topic"], row["error"]) == ("t", None)
+        (alone,) = run("mirror", "t", tmp_path / "others", "--output", "json").json
+        assert row["mirror"].keys() == alone.keys()
+        assert (row["mirror"]["records"], row["mirror"]["error"]) == (2, None)
+        assert (row["merge"] is None) == ("--jobs" in command)
+
+    def test_failure_is_told(
+        self, run: Run, command: list[str], published: pylogtable.Topic, tmp_path: Path
+    ) -> None:
+        pylogtable.open(tmp_path / "copies").create_topic("t").append(kafka(["mine"]))
+        done = run(*command, "--output", "json")
+        assert done.status == 1
+        (row,) = done.json
+        assert row["error"] is None
+        assert row["mirror"]["error"] == json.loads(done.err)["message"].removeprefix("t: ")
+
+    def test_it_asks_on_a_terminal(
+        self, at_terminal: AtTerminal, command: list[str], tmp_path: Path
+    ) -> None:
+        refused = at_terminal(*command, answer="n\n")
+        assert refused.status == 1
+        store = f"file://{tmp_path}"
+        assert f"mirror 1 topic of {store}/logs to {store}/copies" in refused.err
+        assert ("remove records" in refused.err) == ("--jobs" not in command)
+        assert not (tmp_path / "copies").exists()
+        assert at_terminal(*command, answer="y\n").status == 0
+        assert pylogtable.open(tmp_path / "copies").topic("t").count() == 2
+
+    def test_dry_run_says_what_would_be_mirrored(
+        self, run: Run, command: list[str], tmp_path: Path
+    ) -> None:
+        copies = tmp_path / "copies"
+        done = run(*command, "--dry-run")
+        assert done.lines[-1] == f"t: would be mirrored to file://{copies}"
+        (row,) = run(*command, "--dry-run", "--output", "json").json
+        assert row["mirror"] == {"topic": "t", "to": f"file://{copies}", "dry_run": True}
+        assert not copies.exists()
 
 
 @pytest.mark.parametrize(

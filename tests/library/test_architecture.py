@@ -67,6 +67,7 @@ LIBRARY_TOP = {
             "events",
             "lazy_arrow",
             "limits",
+            "log_lines",
             "observe",
             "times",
             "presentation",

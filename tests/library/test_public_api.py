@@ -232,6 +232,7 @@ ENGINE_SIGNATURES = {
     engine.share_tasks: ["items", "limits"],
     engine.lag: ["topic", "positions"],
     engine.Lag: ["position", "end_offset", "records", "bytes", "seconds"],
+    engine.LineFormatter: ["form"],
     engine.limits_of: ["opened"],
     engine.ReadTask: ["segment", "start", "end", "row_groups"],
     engine.in_threads: ["threads", "is_stopped"],

@@ -13,10 +13,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from pylogtable import InvalidRequestError, StorageError
+from pylogtable.engine import plan_append
+from pylogtable.kafka import import_topic
 from pylogtable.operation import Threads
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import ints, kafka
+from tests.builders import Clock, ints, kafka, make_store
+from tests.kafka.mock import mock_cluster
+from tests.run.loops import driven
 
 
 class Spans(InMemorySpanExporter):
@@ -67,6 +71,7 @@ def test_append_and_its_commit_are_spans(store: Store, spans: Spans) -> None:
     assert attribute(append, "messaging.system") == "pylogtable"
     assert attribute(append, "messaging.destination.name") == "orders"
     assert attribute(append, "messaging.operation.type") == "send"
+    assert attribute(append, "messaging.batch.message_count") == 2
     assert attribute(append, "pylogtable.version") == version
     assert attribute(commit, "pylogtable.version") == version
     assert attribute(commit, "pylogtable.operation") == "append"
@@ -77,8 +82,16 @@ def test_producer_and_staged_appends_are_spans(store: Store, spans: Spans) -> No
     topic = store.create_topic("orders")
     spans.clear()
     with topic.producer() as producer:
-        producer.send(key=b"a", value=b"1")
-    assert len(by_name(spans, "append")) == 1
+        for value in (b"1", b"2", b"3"):
+            producer.send(key=b"a", value=value)
+    plan = plan_append(topic)
+    plan.commit([plan.stage(kafka(["b", "c"]))])
+    consumer = topic.consumer("g")
+    sink = store.create_topic("out").sink(consumer)
+    consumer.poll()
+    sink.append(kafka(["x"] * 4))
+    counts = [attribute(one, "messaging.batch.message_count") for one in by_name(spans, "append")]
+    assert counts == [3, 2, 4]
 
 
 def test_each_attempt_is_a_span(store: Store, spans: Spans) -> None:
@@ -111,6 +124,55 @@ def test_read_is_a_span_of_its_caller(store: Store, spans: Spans) -> None:
     assert is_child(read, mine)
     assert attribute(read, "messaging.batch.message_count") == 2
     assert attribute(read, "messaging.operation.type") == "receive"
+
+
+def test_latest_is_a_read(store: Store, spans: Spans) -> None:
+    topic = store.create_topic("orders")
+    version = topic.append(kafka(["a", "b", "a"])).version
+    spans.clear()
+    assert len(topic.latest()) == 2
+    [read] = by_name(spans, "read")
+    assert attribute(read, "messaging.destination.name") == "orders"
+    assert attribute(read, "messaging.operation.type") == "receive"
+    assert attribute(read, "messaging.batch.message_count") == 2
+    assert attribute(read, "pylogtable.version") == version
+
+
+def test_mirror_is_a_job_with_its_commits(store: Store, spans: Spans) -> None:
+    topic = store.create_topic("orders")
+    topic.append(kafka(["a"]))
+    spans.clear()
+    topic.mirror(make_store(), name="copy")
+    [job] = by_name(spans, "job")
+    assert attribute(job, "pylogtable.job") == "mirror"
+    assert attribute(job, "messaging.destination.name") == "copy"
+    commits = by_name(spans, "commit")
+    assert commits
+    assert all(is_child(commit, job) for commit in commits)
+    with pytest.raises(InvalidRequestError):
+        topic.mirror(store)
+    assert by_name(spans, "job")[-1].status.status_code is trace.StatusCode.ERROR
+
+
+def test_mirror_in_a_loop_is_a_job(store: Store, clock: Clock, spans: Spans) -> None:
+    store.create_topic("orders").append(kafka(["a"]))
+    spans.clear()
+    driven(store, clock, jobs=["mirror"], mirror_to=make_store()).go(1_000)
+    assert [attribute(one, "pylogtable.job") for one in by_name(spans, "job")] == ["mirror"]
+
+
+def test_import_is_a_job_with_its_appends(store: Store, spans: Spans) -> None:
+    with mock_cluster() as cluster:
+        source = cluster.new_topic()
+        cluster.produce(source, 0, [b"a", b"b"])
+        import_topic(
+            store, source, name="copy", bootstrap_servers=cluster.servers, copy_settings=False
+        )
+    [job], [append] = by_name(spans, "job"), by_name(spans, "append")
+    assert attribute(job, "pylogtable.job") == "import"
+    assert attribute(job, "messaging.destination.name") == "copy"
+    assert is_child(append, job)
+    assert attribute(append, "messaging.batch.message_count") == 2
 
 
 @pytest.mark.records_in("files")

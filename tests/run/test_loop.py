@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
 import threading
 import time
@@ -96,6 +97,35 @@ class TestTopicsThatComeAndGo:
         store.create_topic("later")
         chosen.go(NO_TOPIC_MS)
         assert {run.topic for run in chosen.runs} == {"b", "later"}
+
+    def test_topic_that_was_asked_for_is_missed_once(
+        self, store: Store, clock: Clock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Not if it is deleted and created anew meanwhile, and again if it is gone again."""
+
+        def told() -> list[str]:
+            found = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+            caplog.clear()
+            return found
+
+        for name in ("named", "other"):
+            store.create_topic(name)
+        chosen, every = driven(store, clock, topics=["named"]), driven(store, clock)
+        message = "there is no topic named; it is looked after once it is created"
+        for _ in range(2):
+            together([chosen, every], clock, SECOND_MS)
+            assert told() == []
+            for name in ("named", "other"):
+                store.delete_topic(name)
+            together([chosen, every], clock, 5 * NO_TOPIC_MS)
+            assert told() == [message]
+            for name in ("named", "other"):
+                store.create_topic(name)
+            together([chosen, every], clock, NO_TOPIC_MS)
+        store.delete_topic("named")
+        store.create_topic("named")
+        together([chosen, every], clock, NO_TOPIC_MS)
+        assert told() == []
 
     def test_folder_that_is_no_topic_is_asked_from_time_to_time(
         self, objects: MemoryStore, clock: Clock
@@ -296,6 +326,21 @@ def together(loops: Sequence[Driven], clock: Clock, ms: int) -> None:
     clock.now_ms = until_ms
 
 
+class TestReports:
+    def test_compaction_that_finds_nothing_to_remove_has_changed_nothing(
+        self, loop: Driven, store: Store
+    ) -> None:
+        """It commits how far it has looked, so that it does not look there again."""
+        config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
+        topic = store.create_topic("t", config=config)
+        for keys, has_changed in (("ab", False), ("ac", True)):
+            append(topic, keys)
+            loop.runs.clear()
+            loop.go(HOUR_MS)
+            done = [run for run in loop.of("compaction") if run.report and run.report.units]
+            assert [run.has_changed for run in done] == [has_changed]
+
+
 class TestStopping:
     def test_mirror_is_left_to_the_next_process(self, store: Store, clock: Clock) -> None:
         append(topic := store.create_topic("t"))
@@ -416,6 +461,37 @@ class TestGroups:
         starts = {topic.name: topic.start_offsets()[0] for topic in (read, unread, other)}
         assert starts == {"read": 2, "unread": 0, "other": 4}
         assert not [run for run in loop.runs if run.error]
+
+    def test_compaction_drops_no_record_for_its_age_before_a_protected_group(
+        self, store: Store, clock: Clock
+    ) -> None:
+        """Retention removes files only; compaction removes records inside of files."""
+        config = {"cleanup.policy": "compact,delete", "retention.ms": HOUR_MS, **IN_FILES}
+        unread, other = (store.create_topic(name, config=config) for name in ("unread", "other"))
+        for topic in (unread, other):
+            append(topic)
+        unread.group("slow").commit({0: 0})
+        clock.tick(2 * HOUR_MS)
+        driven(store, clock, jobs=["compaction"], protect_groups=["slow"]).go(HOUR_MS)
+        assert [topic.count() for topic in (unread, other)] == [2, 0]
+
+    def test_only_jobs_that_remove_records_ask_for_groups(
+        self, objects: MemoryStore, clock: Clock
+    ) -> None:
+        """A publication each second must not list them."""
+        counting = CountingStore(objects)
+        store = make_store(counting, clock)
+        topic = store.create_topic("t", config=PUBLISHED)
+        topic.group("slow").commit({0: 0})
+        options = {"protect_groups": ["slow"], "jobs": ["publication", "merge", "vacuum"]}
+        counting.reset()
+        loop = driven(store, clock, **options)
+        for _ in range(10):
+            append(topic)
+            loop.go(2 * SECOND_MS)
+        loop.go(HOUR_MS)
+        assert {run.job for run in loop.runs} == {"publication", "merge", "vacuum"}
+        assert not [key for verb, key in counting.by_key if verb == "list" and "_groups" in key]
 
     def test_group_that_nobody_uses_is_deleted(self, store: Store, clock: Clock) -> None:
         topic = store.create_topic("t", config={"offsets.retention.minutes": 60})

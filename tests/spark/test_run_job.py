@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +22,8 @@ from pylogtable.run.lanes import OneThread
 from pyspark_pylogtable.table.jobs import where_it_pays
 from pyspark_pylogtable.table.run_job import main
 from tests.builders import kafka, limited
+from tests.kafka.broker import free_ports
+from tests.library.metrics.values import Values
 from tests.spark.test_jobs import COMPACT, filled, state
 
 
@@ -70,3 +75,67 @@ def test_run_job_once_does_what_the_maintenance_job_does(
     (report,) = json.loads(capsys.readouterr().out)
     assert report["compaction"]["records_removed"] == 64
     assert report["merge"] is report["vacuum"] is None
+
+
+@pytest.fixture
+def kept_level() -> Iterator[None]:
+    logger = logging.getLogger("pylogtable")
+    level = logger.level
+    yield
+    logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("kept_level")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_run_job_logs_what_is_done_if_it_is_asked_to(
+    logs: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """As the command line does, in a process in which nobody has set up logs."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    arguments = [logs.url.removeprefix("file://"), "--once", "--jobs", "publication"]
+    arguments += ["--log-format", form]
+    topic = logs.create_topic("t", config={"publish.formats": "delta"})
+    topic.append(kafka(["a"]))
+    main(arguments)
+    assert capsys.readouterr().err == ""
+    topic.append(kafka(["b"]))
+    main([*arguments, "--log-level", "info"])
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "table of topic t" in line]
+    if form == "json":
+        assert json.loads(line)["logger"] == "pylogtable.publish.publisher"
+    else:
+        assert " INFO " in line
+
+
+class Scraping(Ending):
+    """An output that reads the metrics when something was printed, and then ends the process."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.found = Values("")
+        self._port = port
+
+    def write(self, text: str) -> int:
+        with urlopen(f"http://127.0.0.1:{self._port}/metrics") as reply:
+            self.found = Values(reply.read().decode())
+        return super().write(text)
+
+
+def test_run_job_serves_metrics(logs: Store) -> None:
+    topic = logs.create_topic("t", config={"publish.formats": "delta"})
+    topic.append(kafka(["a", "b"]))
+    (port,) = free_ports(1)
+    folder = logs.url.removeprefix("file://")
+    with redirect_stdout(Scraping(port)) as printed:
+        main([folder, "--every", "20ms", "--output", "json", "--metrics-port", str(port)])
+    assert printed.found.of("build_info", command="run", store=logs.url) == 1
+    assert printed.found.of("topic_records", topic="t") == 2
+    assert printed.found.of("job_runs_total", job_name="publication", outcome="ok") == 1
+
+
+def test_run_job_that_ends_serves_no_metrics(
+    logs: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([logs.url.removeprefix("file://"), "--once", "--metrics-port", "0"])
+    assert "--metrics-port is for a job that goes on" in capsys.readouterr().err

@@ -10,14 +10,16 @@ import json
 import logging
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from pylogtable.engine import MAINTENANCE_JOBS, parse_duration
+from pylogtable.engine import MAINTENANCE_JOBS, LineFormatter, parse_duration
+from pylogtable.metrics import serve_metrics
 from pylogtable.run import JobRun, Loop, RunOptions
 from pyspark_pylogtable.table.jobs import where_it_pays
 from pyspark_pylogtable.table.maintain_job import maintain_once, maintenance_parser
@@ -25,22 +27,33 @@ from pyspark_pylogtable.table.scheduled_job import ScheduledJob
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    asked = _parser().parse_args(argv)
-    logging.basicConfig()  # the traceback of a bug in a job, unless the platform has logs
+    parser = _parser()
+    asked = parser.parse_args(argv)
+    is_endless = not (asked.once or asked.dry_run)
+    if asked.metrics_port is not None and not is_endless:
+        parser.error("--metrics-port is for a job that goes on")
+    _set_up_logs(asked.log_level, asked.log_format)
     job = ScheduledJob("run", asked)
     store = job.open_store()
+    told: list[Callable[[JobRun], object]] = [partial(_show, asked.output)]
     options = RunOptions(
         topics=asked.topic,
         jobs=[name.strip() for name in asked.jobs.split(",")] if asked.jobs else None,
         every_seconds=parse_duration(asked.every).total_seconds(),
         protect_groups=asked.protect_group,
-        on_job=lambda run: _show(run, asked.output),
+        on_job=lambda run: [tell(run) for tell in told],
     )
-    if asked.once or asked.dry_run:
+    if not is_endless:
         maintain_once(job, store, options.wanted)
         return
     loop = Loop(store, options, where_it_pays(SparkSession.builder.getOrCreate()))
-    with _stopped_by_sigterm(loop):
+    with ExitStack() as stack:
+        if asked.metrics_port is not None:
+            served = stack.enter_context(
+                serve_metrics(store, asked.metrics_port, command="run", topics=asked.topic)
+            )
+            told.insert(0, served.job_ran)
+        stack.enter_context(_stopped_by_sigterm(loop))
         loop.run()
 
 
@@ -55,10 +68,28 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--once", action="store_true", help="do what is due now, and end")
     names = ", ".join(MAINTENANCE_JOBS)
     parser.add_argument("--jobs", help=f"only these, separated by commas: {names}")
+    parser.add_argument(
+        "--log-level",
+        choices=["debug", "info", "warning"],
+        help="info for what is done, debug for each request too",
+    )
+    parser.add_argument("--log-format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--metrics-port", type=int, help="serve metrics for Prometheus at this port of the driver"
+    )
     return parser
 
 
-def _show(run: JobRun, output: str) -> None:
+def _set_up_logs(level: str | None, form: Literal["text", "json"]) -> None:
+    """Log to standard error, unless the platform has logs."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter(form))
+    logging.basicConfig(handlers=[handler])
+    if level is not None:
+        logging.getLogger("pylogtable").setLevel(level.upper())
+
+
+def _show(output: str, run: JobRun) -> None:
     """Publications come every second, so people see only what else was done."""
     if not (run.error or run.has_changed):
         return

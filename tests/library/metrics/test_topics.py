@@ -10,7 +10,7 @@ import pytest
 from pylogtable.format.config import DAY_MS
 from pylogtable.metrics import store_metrics, store_metrics_json
 from pylogtable.metrics.exposition import text_of
-from pylogtable.metrics.store_watch import LOOK_MS, RETRY_MS, StoreWatch
+from pylogtable.metrics.store_watch import AROUND_MS, LOOK_MS, RETRY_MS, StoreWatch
 from pylogtable.metrics.topic_watch import MEASURE_MS
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -27,6 +27,7 @@ from tests.builders import (
     times,
 )
 from tests.library.metrics.values import Values
+from tests.run.loops import driven
 from tests.stores import FailingStore
 
 
@@ -45,7 +46,7 @@ def test_sizes_are_those_of_the_description(store: Store, clock: Clock) -> None:
     clock.tick(1_000)
     described = topic.describe()
     found = measured(store)
-    assert found.of("build_info", command="metrics") == 1
+    assert found.of("build_info", command="metrics", store=store.url) == 1
     assert found.of("store_up", store=store.url) == 1
     names = {
         "topic_up": 1,
@@ -244,6 +245,16 @@ def test_a_topic_comes_back_when_the_store_does(objects: MemoryStore, clock: Clo
     ]
 
 
+def test_topic_named_as_the_folder_of_commits_does_not_make_its_store_a_topic(
+    store: Store, clock: Clock
+) -> None:
+    fill(store.create_topic("_manifest"))
+    assert text(StoreWatch(store)).of("topic_records", topic="_manifest") == 12
+    loop = driven(store, clock)
+    loop.go(1_000)
+    assert {run.topic for run in loop.runs} == {"_manifest"}
+
+
 def test_topics_come_and_go(store: Store, clock: Clock) -> None:
     gone: list[str] = []
     watch = StoreWatch(store, on_removed=gone.extend)
@@ -272,6 +283,40 @@ def test_only_the_topics_that_are_asked_for_are_looked_at(store: Store, clock: C
     names.append("copy")
     clock.tick(MEASURE_MS)
     assert text(watch).topics() == {"copy"}
+
+
+def test_topic_that_was_asked_for_and_is_not_there_is_not_up(store: Store, clock: Clock) -> None:
+    """Nobody has asked for the other ones, which are deleted as well."""
+    for name in ("named", "other"):
+        fill(store.create_topic(name))
+    watch, everything = StoreWatch(store, ["named", "never"]), StoreWatch(store)
+    assert text(watch).each(["topic_up", "topic_records"], topic="never") == {
+        "topic_up": 0,
+        "topic_records": None,
+    }
+    assert text(everything).topics() == {"named", "other"}
+    for name in ("named", "other"):
+        store.delete_topic(name)
+    clock.tick(AROUND_MS)
+    assert text(watch).of("topic_up", topic="named") == 0
+    assert text(everything).topics() == set()
+    fill(store.create_topic("named"))
+    clock.tick(AROUND_MS)
+    assert text(watch).of("topic_up", topic="named") == 1
+
+
+def test_copy_that_is_still_to_be_created_is_not_missed(store: Store, clock: Clock) -> None:
+    """A program adds its name when it begins. Later somebody deletes it."""
+    names: list[str] = []
+    watch = StoreWatch(store, names)
+    names.append("copy")
+    assert text(watch).topics() == set()
+    store.create_topic("copy")
+    clock.tick(AROUND_MS)
+    assert text(watch).of("topic_up", topic="copy") == 1
+    store.delete_topic("copy")
+    clock.tick(AROUND_MS)
+    assert text(watch).of("topic_up", topic="copy") == 0
 
 
 def test_ages_count_to_the_scrape_and_not_to_the_look(store: Store, clock: Clock) -> None:

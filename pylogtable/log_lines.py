@@ -8,10 +8,7 @@ import math
 import traceback
 from collections.abc import Mapping, Set
 from datetime import datetime, timezone
-from typing import Any
-
-#: The logger of what the program itself says.
-PROGRAM_LOGGER = "pylogtable.cli"
+from typing import Any, Literal
 
 _FIXED = ("time", "level", "logger", "message")
 _NO_FIELDS = frozenset(
@@ -19,10 +16,22 @@ _NO_FIELDS = frozenset(
 )
 
 
-def program_record(level: int, message: str, **fields: object) -> logging.LogRecord:
-    """A record of something that the program itself says."""
-    named = {"name": PROGRAM_LOGGER, "levelno": level, "levelname": logging.getLevelName(level)}
-    return logging.makeLogRecord({**fields, **named, "msg": message})
+class LineFormatter(logging.Formatter):
+    """Writes a record in one line: as text, whose traceback follows, or as a JSON object.
+
+    >>> handler.setFormatter(LineFormatter("json"))
+    """
+
+    def __init__(self, form: Literal["text", "json"]) -> None:
+        super().__init__()
+        self._is_json = form == "json"
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as it is written."""
+        if self._is_json:
+            return as_json(record)
+        exception = details_of(record).get("exception")
+        return f"{as_text(record)}\n{exception}" if exception else as_text(record)
 
 
 def as_json(record: logging.LogRecord) -> str:
