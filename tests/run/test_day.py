@@ -108,7 +108,8 @@ def test_topics_and_mirrors_have_what_was_appended(day: Day) -> None:
             assert left == day.newest_values(name)
         else:
             values = sorted(map(int, topic.read(columns=["value"]).read_all()["value"].to_pylist()))
-            assert values == [value for _, value in day.appended[name]][-len(values) :]
+            appended = [value for _, value in day.appended[name]]
+            assert values == appended[len(appended) - len(values) :], name
             removes = {"retention.ms", "retention.bytes"} & {
                 key for key, value in kind_of(name).config.items() if value != -1
             }
