@@ -65,15 +65,15 @@ class StoreWatch:
             if not _is_recent(self._looked_ms, now_ms, LOOK_MS):
                 self._look(now_ms)
                 self._measure(now_ms, at_once=at_once)
-            return list(self._samples(now_ms, per_partition=per_partition))
+            return list(self._samples(per_partition=per_partition))
 
-    def _samples(self, now_ms: int, *, per_partition: bool) -> Iterator[Sample]:
+    def _samples(self, *, per_partition: bool) -> Iterator[Sample]:
         url = self._store.url
         if self._only is None:
             yield Sample(STORE_UP, (url,), int(self._is_up))
         for _, watch in sorted(self._watched.items()):
             if watch.is_there or watch.name in self._missed:
-                yield from topic_samples(url, watch, now_ms, per_partition=per_partition)
+                yield from topic_samples(url, watch, per_partition=per_partition)
 
     def _look(self, now_ms: int) -> None:
         around = not _is_recent(self._around_ms, now_ms, AROUND_MS)

@@ -29,7 +29,8 @@ def table_figures(topic: MaintainedTopic, newest: Snapshot, format: str) -> Tabl
     if lag <= 0:
         return TableFigures(format, is_up=True)
     since_ms = _first_append_ms(topic, shown.version, newest) or shown.committed_at_ms
-    return TableFigures(format, is_up=True, lag_records=lag, waiting_since_ms=since_ms)
+    waited_ms = max(0, topic.runtime.clock() - since_ms)
+    return TableFigures(format, is_up=True, lag_records=lag, lag_seconds=waited_ms / 1000)
 
 
 def _first_append_ms(topic: MaintainedTopic, shown: int, newest: Snapshot) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -38,23 +38,31 @@ class SegmentFigures:
 
 @dataclass(frozen=True)
 class TableFigures:
-    """How far a published table is behind. `waiting_since_ms` is the time of the oldest append that
-    it does not show."""
+    """How far a published table was behind when it was looked at."""
 
     format: str
     is_up: bool
     lag_records: int = 0
-    waiting_since_ms: int | None = None
+    lag_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """A consumer group, and where it is behind. Its state is damaged if it is not `is_up`."""
+    """A consumer group, and where it was behind at the time of the look. Its state is damaged if it
+    is not `is_up`."""
 
     group: str
     is_up: bool
-    members: int
-    behind: Mapping[int, Behind]
+    members: int = 0
+    behind: Mapping[int, Behind] = field(default_factory=dict)
+    looked_ms: int = 0
+
+    @property
+    def lag_seconds(self) -> float:
+        """The age of the oldest unread record at that time."""
+        now_us = self.looked_ms * 1000
+        first_us = min((one.first_us for one in self.behind.values()), default=now_us)
+        return max(0, now_us - first_us) / 1_000_000
 
 
 def figures_of(snapshot: Snapshot) -> StateFigures:

@@ -1,4 +1,5 @@
-"""The samples of a topic. Pure. Ages count to the moment of the scrape."""
+"""The samples of a topic. Pure. Ages count to the look, as the rest does: counted to the scrape, a
+table or a group that is never late would seem to be."""
 
 from __future__ import annotations
 
@@ -16,9 +17,7 @@ from pylogtable.metrics.topic_figures import (
 from pylogtable.metrics.topic_watch import TopicWatch
 
 
-def topic_samples(
-    store: str, watch: TopicWatch, now_ms: int, *, per_partition: bool
-) -> Iterator[Sample]:
+def topic_samples(store: str, watch: TopicWatch, *, per_partition: bool) -> Iterator[Sample]:
     """All samples of a topic. One that cannot be read has a single one, which says so."""
     labels = (store, watch.name)
     if watch.error is not None or watch.state is None:
@@ -29,9 +28,9 @@ def topic_samples(
     if watch.segments is not None:
         yield from _of_segments(labels, watch.segments)
     for table in watch.tables:
-        yield from _of_table((*labels, table.format), table, now_ms)
+        yield from _of_table((*labels, table.format), table)
     for group in watch.groups:
-        yield from _of_group((*labels, group.group), group, now_ms)
+        yield from _of_group((*labels, group.group), group)
     if per_partition:
         yield from _of_partitions(labels, watch)
 
@@ -67,23 +66,20 @@ def _of_segments(labels: tuple[str, ...], segments: SegmentFigures) -> Iterator[
         yield Sample(known.TOPIC_DIRTY_RATIO, labels, segments.dirty_ratio)
 
 
-def _of_table(labels: tuple[str, ...], table: TableFigures, now_ms: int) -> Iterator[Sample]:
+def _of_table(labels: tuple[str, ...], table: TableFigures) -> Iterator[Sample]:
     yield Sample(known.PUBLICATION_UP, labels, int(table.is_up))
     if table.is_up:
-        since_ms = now_ms if table.waiting_since_ms is None else table.waiting_since_ms
         yield Sample(known.PUBLICATION_LAG_RECORDS, labels, table.lag_records)
-        yield Sample(known.PUBLICATION_LAG_SECONDS, labels, max(0, now_ms - since_ms) / 1000)
+        yield Sample(known.PUBLICATION_LAG_SECONDS, labels, table.lag_seconds)
 
 
-def _of_group(labels: tuple[str, ...], group: GroupFigures, now_ms: int) -> Iterator[Sample]:
+def _of_group(labels: tuple[str, ...], group: GroupFigures) -> Iterator[Sample]:
     yield Sample(known.GROUP_UP, labels, int(group.is_up))
     if group.is_up:
         behind = group.behind.values()
-        now_us = now_ms * 1000
-        age_us = now_us - min((one.first_us for one in behind), default=now_us)
         yield Sample(known.GROUP_MEMBERS, labels, group.members)
         yield Sample(known.GROUP_LAG_RECORDS, labels, sum(one.records for one in behind))
-        yield Sample(known.GROUP_LAG_SECONDS, labels, max(0, age_us) / 1_000_000)
+        yield Sample(known.GROUP_LAG_SECONDS, labels, group.lag_seconds)
 
 
 def _of_partitions(labels: tuple[str, ...], watch: TopicWatch) -> Iterator[Sample]:

@@ -136,10 +136,10 @@ class TopicWatch:
         now_ms = log.runtime.clock()
         self.groups = (
             *(
-                GroupFigures(name, True, len(state.live_members(now_ms)), lags.of(state))
+                GroupFigures(name, True, len(state.live_members(now_ms)), lags.of(state), now_ms)
                 for name, state in loaded.states.items()
             ),
-            *(GroupFigures(name, False, 0, {}) for name in loaded.damaged),
+            *(GroupFigures(name, False) for name in loaded.damaged),
         )
 
     def _forget(self) -> None:
