@@ -145,6 +145,10 @@ class Limits:
     kept_file_bytes: int = 256 << 10
     #: Snapshots of an Iceberg table that stay, besides the last one of each hour.
     snapshots_kept: int = 500
+    #: Metadata files of an Iceberg table that stay, and how many are removed at a time. Each has
+    #: all snapshots in it.
+    metadata_files_kept: int = 2_000
+    metadata_files_removed: int = 500
     #: Entries of a Delta table that stay, and how many are removed at a time. Both are multiples of
     #: the interval of checkpoints.
     table_entries_kept: int = 20_000

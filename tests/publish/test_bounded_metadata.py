@@ -24,8 +24,8 @@ from tests.stores import AgingDisk, CountingStore
 MINUTE, DAY = 60_000, 86_400_000
 FORMATS = ["delta", "iceberg"]
 SMALL = Limits(
-    snapshots_kept=12, table_entries_kept=40, table_entries_removed=20, manifest_entries=40,
-    small_manifests=10, root_interval=8,
+    snapshots_kept=12, metadata_files_kept=40, metadata_files_removed=20, table_entries_kept=40,
+    table_entries_removed=20, manifest_entries=40, small_manifests=10, root_interval=8,
 )  # fmt: skip
 
 
@@ -38,6 +38,10 @@ def disk(tmp_path: Path, clock: Clock) -> CountingStore:
 def topic(disk: CountingStore, clock: Clock) -> Topic:
     store: Store = make_store(disk, clock)
     return store.create_topic("t", 1, {"n": pa.int64()}, config={"retention.ms": -1})
+
+
+def metadata_files(folder: Path) -> list[Path]:
+    return [folder / "metadata" / f"v{number}.metadata.json" for number in numbers_of(folder)]
 
 
 def publish(topic: Topic, clock: Clock, times: int, minutes: int = 10) -> None:
@@ -57,8 +61,7 @@ def sizes(folder: Path) -> dict[str, int]:
     found: Counter[str] = Counter()
     for place in ("_delta_log", "metadata"):
         found[f"objects in {place}"] = len(list((folder / place).iterdir()))
-    newest = folder / "metadata" / f"v{numbers_of(folder)[-1]}.metadata.json"
-    found["metadata file"] = newest.stat().st_size
+    found["metadata file"] = metadata_files(folder)[-1].stat().st_size
     found["checkpoint"] = max((folder / "_delta_log").glob("*.parquet")).stat().st_size
     return dict(found)
 
@@ -108,12 +111,21 @@ def test_what_is_kept_can_be_read(
     last = [s.snapshot_id for s in snapshots[-12:]]
     parents = [s.parent_snapshot_id for s in snapshots[-11:]]
     assert parents == last[:-1]  # a stream that is not far behind goes on
-    # Every metadata file of the last day can be read as well.
-    for number in numbers_of(folder)[::7]:
-        path = folder / "metadata" / f"v{number}.metadata.json"
+    # Every metadata file of the last day that is there can be read as well.
+    for path in metadata_files(folder)[::7]:
         if clock() - path.stat().st_mtime * 1000 < DAY:
             rows = StaticTable.from_metadata(str(path)).scan().to_arrow().num_rows
             assert rows <= topic.count()
+
+
+def test_metadata_files_do_not_wait_for_a_vacuum(
+    topic: Topic, disk: CountingStore, clock: Clock, tmp_path: Path
+) -> None:
+    """With one publication a second they would take 20 GB within a day."""
+    publish(topic, clock, 90, minutes=1)
+    assert 40 <= len(metadata_files(tmp_path / "t")) < 60
+    assert numbers_of(tmp_path / "t")[-1] > 90
+    check_newest(topic, tmp_path / "t")
 
 
 def test_checkpoints_forget_files_that_a_vacuum_keeps_anyway(

@@ -197,6 +197,19 @@ class IcebergLog:
             self._has_hint = False
             _logger.warning("no hint to %s of %s: %s", number, self._store.url, error)
 
+    def remove_old_block(self, number: int) -> None:
+        """Remove metadata files that are not among the newest ones, at every so many and so many at
+        once, if the hint leads to one that stays [PUB-7]."""
+        limits = self._store.limits
+        first, size = number - limits.metadata_files_kept, limits.metadata_files_removed
+        if number % size or first <= 0 or not self._has_hint:
+            return
+        gone = range(max(1, first - size), first)
+        try:
+            self._store.delete_many([metadata_path(at) for at in gone])
+        except Exception as error:  # any error: the metadata file has already landed
+            _logger.warning("old metadata of %s was not removed: %s", self._store.url, error)
+
     def remove(self) -> int:
         """Remove the table; the topic's files stay. The newest metadata file goes first: until the
         last is gone, readers see an older version of the topic. What a publication puts meanwhile

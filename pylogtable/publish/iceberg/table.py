@@ -165,6 +165,7 @@ class IcebergTable:
             self._log.take_back(number)
             return None
         self._log.write_hint(number)
+        self._log.remove_old_block(number)
         return Published(number, state)
 
     def _is_whole(self) -> bool:
