@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pylogtable import InvalidRequestError
+from pylogtable import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import (
     ShowDetail,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from pylogtable import Store
     from pylogtable.kafka import ImportProgress
     from pylogtable.run import JobRun
+
+
+_logger = logging.getLogger(__name__)
 
 
 @click.command(
@@ -159,7 +163,7 @@ def run(
         )
     except InvalidRequestError as error:
         raise click.UsageError(str(error)) from None
-    _check_topics(opened, options.topics)
+    _check_topics(opened, [name for name in options.topics or () if name not in kafka_topics])
     if once or dry_run:
         if imports is not None:
             raise click.UsageError("imports follow Kafka: use 'kafka import' with --once")
@@ -201,13 +205,19 @@ def _listed(given: tuple[str, ...]) -> list[str] | None:
     return list(dict.fromkeys(names)) if given else None
 
 
-def _check_topics(store: Store, names: Sequence[str] | None) -> None:
-    """Raise if a topic does not exist: most likely its name is misspelt."""
+def _check_topics(store: Store, names: Sequence[str]) -> None:
+    """Raise if a topic does not exist: most likely its name is misspelt. What else is wrong with
+    one, or with the store, does not stop the others."""
     from pylogtable.cli.session import suggest_topics
 
-    for name in names or ():
+    for name in names:
         with suggest_topics(store, name):
-            store.topic(name)
+            try:
+                store.topic(name)
+            except TopicNotFoundError:
+                raise
+            except LogTableError as error:
+                _logger.debug("topic %s cannot be read now: %s", name, error)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -290,15 +290,18 @@ def describe_groups(
     )
 
 
-def expire_groups(log: TopicLog, older_than: timedelta | int, *, dry_run: bool) -> list[str]:
-    """Delete the topic's groups that nobody has used for this long. Returns their names."""
+def expire_groups(
+    log: TopicLog, older_than: timedelta | int, *, dry_run: bool, keep: Collection[str] = ()
+) -> list[str]:
+    """Delete the topic's groups that nobody has used for this long, but those to `keep`. Returns
+    their names."""
     age_ms = _milliseconds(older_than)
     topic_id = log.latest().topic_id
     now_ms = log.runtime.clock()
     expired = [
         name
         for name, state in load_groups(log.store, topic_id).states.items()
-        if plan_expiry(state, age_ms, now_ms) is not None
+        if name not in keep and plan_expiry(state, age_ms, now_ms) is not None
     ]
 
     def expire(name: str) -> bool:

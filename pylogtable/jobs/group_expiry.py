@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,16 +29,18 @@ class GroupExpiryReport:
 
 @dataclass(frozen=True)
 class GroupExpiry:
-    """Deletes the groups that have had no member and no commit for `age_ms`."""
+    """Deletes the groups that have had no member and no commit for `age_ms`. A group whose unread
+    records are protected stays: without it, retention would remove them."""
 
     age_ms: int
+    protect_groups: Sequence[str] = ()
 
     name: ClassVar[str] = "group_expiry"
 
     @classmethod
     def for_maintain(cls, config: TopicConfig, options: MaintainOptions) -> GroupExpiry | None:
         minutes = config.offsets_retention_minutes
-        return None if minutes is None else cls(minutes * 60_000)
+        return None if minutes is None else cls(minutes * 60_000, options.protect_groups or ())
 
     def run(self, topic: MaintainedTopic, run_units: RunUnits) -> GroupExpiryReport:
         return self._expire(topic, dry_run=False)
@@ -47,5 +50,5 @@ class GroupExpiry:
 
     def _expire(self, topic: MaintainedTopic, *, dry_run: bool) -> GroupExpiryReport:
         began = topic.runtime.monotonic()
-        groups = expire_groups(topic.log, self.age_ms, dry_run=dry_run)
+        groups = expire_groups(topic.log, self.age_ms, dry_run=dry_run, keep=self.protect_groups)
         return GroupExpiryReport(tuple(groups), topic.runtime.monotonic() - began, dry_run)

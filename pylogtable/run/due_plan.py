@@ -31,8 +31,13 @@ FIRST_VACUUM_MS = 15 * MINUTE_MS
 VACUUM_MS = 6 * HOUR_MS
 QUIET_VACUUM_MS = 24 * HOUR_MS
 
+#: Somebody may have removed a published table or a copy of a topic that does not change.
+CHECK_MS = 6 * HOUR_MS
+#: Commits of groups make no version of the topic, so a mirror that copies them looks this often.
+GROUPS_MS = 10_000
+
 #: A job that finds nothing to do takes at most this part of the time: a large topic must not be
-#: planned all the time. One that has found work may have more.
+#: planned all the time. One that has found work, or has failed, may have more.
 REST = 20
 REST_AFTER_WORK = 2
 #: After a failure a job waits a second, and twice as long after each further one, up to this.
@@ -89,28 +94,39 @@ class Seen:
 
 
 def due_jobs(
-    seen: Seen, last: Mapping[str, LastRun], wanted: Collection[str], look_ms: int, now_ms: int
+    seen: Seen,
+    last: Mapping[str, LastRun],
+    wanted: Collection[str],
+    look_ms: int,
+    now_ms: int,
+    *,
+    copies_groups: bool = False,
 ) -> list[str]:
-    """The wanted jobs that are due now, in their order. `look_ms` is the time between looks."""
-    return [job for job in wanted if _is_due(job, seen, last.get(job), look_ms, now_ms)]
+    """The wanted jobs that are due now, in their order. `look_ms` is the time between looks. A
+    mirror may have to copy positions of groups."""
+    mirror_ms = GROUPS_MS if copies_groups else CHECK_MS
+    return [job for job in wanted if _is_due(job, seen, last.get(job), look_ms, now_ms, mirror_ms)]
 
 
-def _is_due(job: str, seen: Seen, last: LastRun | None, look_ms: int, now_ms: int) -> bool:
+def _is_due(
+    job: str, seen: Seen, last: LastRun | None, look_ms: int, now_ms: int, mirror_ms: int
+) -> bool:
     if last is None:
         return job != "vacuum" or now_ms - seen.opened_ms >= FIRST_VACUUM_MS
-    if last.failures:
-        return not Failing(last.failures, last.ended_ms).waits(now_ms)
     waited_ms = now_ms - last.ended_ms
+    if last.failures:
+        has_rested = waited_ms >= REST_AFTER_WORK * last.took_ms
+        return has_rested and not Failing(last.failures, last.ended_ms).waits(now_ms)
     has_news = seen.snapshot.version > last.version
     if job == "publication":
         formats = {*seen.snapshot.config.publish_formats} - last.waiting(now_ms)
-        if formats.intersection(last.failing):
+        if formats.intersection(last.failing) or (formats and waited_ms >= CHECK_MS):
             return True
         has_news = has_news and bool(formats)
-        waited_ms = now_ms - seen.unpublished_ms
-        return has_news and not _may_wait(seen.snapshot, waited_ms + look_ms + last.took_ms)
+        unpublished_ms = now_ms - seen.unpublished_ms
+        return has_news and not _may_wait(seen.snapshot, unpublished_ms + look_ms + last.took_ms)
     if job == "mirror":
-        return has_news
+        return has_news or waited_ms >= mirror_ms
     if waited_ms < (REST_AFTER_WORK if last.found_work else REST) * last.took_ms:
         return False
     if job == "merge":

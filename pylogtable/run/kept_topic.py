@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from pylogtable.errors import LogTableError
+from pylogtable.errors import LogTableError, TopicNotFoundError
 from pylogtable.jobs.job import MaintainOptions, run_job
 from pylogtable.jobs.work import RunUnits
 from pylogtable.maintain import REMOVING, job_for
@@ -83,11 +83,14 @@ class KeptTopic:
             before if was_shown else was_seen.unpublished_ms,
         )
         asked = [name for name in self._options.wanted if self._asks_for(name)]
-        return due_jobs(self._seen, self._last, asked, self.look_ms, now_ms)
+        copies_groups = self._options.mirror_groups
+        return due_jobs(
+            self._seen, self._last, asked, self.look_ms, now_ms, copies_groups=copies_groups
+        )
 
     def run(self, name: str) -> list[JobRun]:
         """Run a job, and remember how it went. A publication may go well for one format and fail
-        for another one: then these are two runs."""
+        for another one: then these are two runs. Raises if the topic was deleted."""
         clock, monotonic = self._runtime.clock, self._runtime.monotonic
         began_ms, began = clock(), monotonic()
         # What others commit meanwhile is news for the next time.
@@ -99,6 +102,8 @@ class KeptTopic:
             with new_operation():
                 report = self._report_of(name, before.waiting(began_ms))
         except Exception as raised:  # a bug in one job must not end the others
+            if isinstance(raised, TopicNotFoundError) and self._is_gone():
+                raise
             error = self._told(name, raised)
         failing = {of: before.failing[of] for of in before.waiting(began_ms)}
         failed: list[LogTableError] = []
@@ -124,6 +129,16 @@ class KeptTopic:
         runs = [JobRun(self.name, name, began_ms, seconds, error=error) for error in failed]
         return runs if failed and report is None else done + runs
 
+    def _is_gone(self) -> bool:
+        """True if the topic was deleted, and not the copy that a mirror writes."""
+        try:
+            self._topic._log.latest()
+        except TopicNotFoundError:
+            return True
+        except LogTableError:
+            return False
+        return False
+
     def _told(self, name: str, raised: Exception) -> LogTableError:
         """What is told of an error of a job. A bug is logged with its place."""
         if isinstance(raised, LogTableError):
@@ -142,7 +157,7 @@ class KeptTopic:
                 self._options.mirror_to, groups=self._options.mirror_groups, stop=self._gives_up
             )
         # Only what removes records asks which groups there are.
-        groups = self._protected() if name in REMOVING else []
+        groups = self._protected() if name in REMOVING else self._options.protect_groups
         options = replace(_ALWAYS, protect_groups=groups)
         job = job_for(name, self._seen.snapshot, options)
         if job is None:  # the settings were changed since it was due

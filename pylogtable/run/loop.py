@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from pylogtable.errors import LogTableError, TopicNotFoundError
+from pylogtable.errors import LogTableError, StorageError, TopicNotFoundError
 from pylogtable.events import log_event
 from pylogtable.jobs.work import RunUnits, in_threads, small_work_here
 from pylogtable.operation import new_operation
@@ -33,6 +33,8 @@ DISCOVERY_MS = 30_000
 NO_TOPIC_MS = 60_000
 #: After a topic could not be read, it is looked at again after this time.
 UNREADABLE_MS = 30_000
+#: Nothing else is begun, or stopped, while a store is silent that is asked for topics and claims.
+SILENCE_SECONDS = 10.0
 #: A clock that goes back by less than this makes nothing late that anybody would notice.
 SET_BACK_MS = 1_000
 
@@ -63,6 +65,7 @@ class Loop:
             store, options.imports, self.members, self.is_stopped, self._tell
         )
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._kept: dict[str, KeptTopic] = {}
         #: When to look at each topic, and at each folder that may become one.
         self._due_ms: dict[str, int] = {}
@@ -92,7 +95,8 @@ class Loop:
             self._has_to_stop = True
             self._lanes.close()
             self._imports.close()
-            self.members.leave()
+            with new_operation(SILENCE_SECONDS):
+                self.members.leave()
 
     def _sleep(self, seconds: float) -> None:
         """Wait so long, or until something has happened."""
@@ -106,7 +110,7 @@ class Loop:
         is_set_back = self._runtime.clock() < self._now_ms - SET_BACK_MS
         if is_set_back:
             self._forget()
-        with new_operation():
+        with new_operation(SILENCE_SECONDS):
             if self._runtime.clock() >= self._discovery_ms:
                 self._discover()
             is_beat_due = is_set_back or self._runtime.clock() >= self.members.next_beat_ms
@@ -195,7 +199,8 @@ class Loop:
             if look_ms:
                 self._miss(name)
         except LogTableError as error:
-            self._kept.pop(name, None)
+            if not isinstance(error, StorageError):  # what is known of a topic that is away stays
+                self._kept.pop(name, None)
             self._tell(JobRun(name, "look", self._runtime.clock(), 0.0, error=error))
         except Exception:
             _logger.exception("topic %r was not looked after, and will be later", name)
@@ -237,6 +242,8 @@ class Loop:
     def _work(self, kept: KeptTopic, lane: str, jobs: Sequence[str]) -> None:
         try:
             self._run_jobs(kept, jobs)
+        except TopicNotFoundError:
+            pass  # the next look finds that it was deleted
         except Exception:
             _logger.exception("the jobs %s of topic %r ended early", ", ".join(jobs), kept.name)
         finally:
@@ -270,7 +277,8 @@ class Loop:
             )
         if self._options.on_job is not None:
             try:
-                self._options.on_job(run)
+                with self._telling:  # it is called by one thread at a time
+                    self._options.on_job(run)
             except Exception:  # it must not make tables late
                 _logger.exception("`on_job` failed after %s of topic %r", run.job, run.topic)
 

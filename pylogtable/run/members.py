@@ -30,6 +30,8 @@ BEAT_MS = 10_000
 LEASE_MS = 30_000
 #: The object of a member that was killed is removed by another one after this time.
 GONE_MS = 10 * LEASE_MS
+#: What odd content of a claim raises.
+_ODD_CONTENT = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -50,6 +52,8 @@ class Members:
         self._joins_ms: dict[str, int] = {}
         self._seen_ms: int | None = None
         self._has_claimed = False
+        #: True from the end of the lease until the claim could be written again.
+        self._is_lost = False
         #: Others need one beat to see a new member, so it waits as long before it begins.
         self._starts_ms: int | None = None
 
@@ -72,7 +76,13 @@ class Members:
                 if self._seen_ms is None:
                     _logger.warning("this process cannot claim topics, and takes all: %s", error)
                 self._members, self._starts_ms, self._seen_ms = (self.id,), now_ms, now_ms
+            elif not self._is_seen(now_ms) and not self._is_lost:
+                self._is_lost = True
+                _logger.warning("this process cannot renew its claim, and pauses: %s", error)
             return
+        if self._is_lost:
+            self._is_lost = False
+            _logger.info("this process has renewed its claim, and goes on")
         beats = [Beat(info.key[len(MEMBERS_DIR) : -5], info.modified_ms) for info in found]
         if not self._has_claimed:
             beats = [beat for beat in beats if not self._was_killed_here(beat.member)]
@@ -108,7 +118,7 @@ class Members:
         try:
             about = json.loads(self._store.read(f"{MEMBERS_DIR}{member}.json") or b"{}")
             return BEAT_MS if about["waits"] is True else 0
-        except (StorageError, ValueError, KeyError, TypeError):
+        except (StorageError, *_ODD_CONTENT):
             return 0
 
     def _is_seen(self, now_ms: int) -> bool:
@@ -123,10 +133,10 @@ class Members:
         try:
             about = json.loads(self._store.read(key) or b"{}")
             is_here = about.get("machine") == _machine() is not None
-            if is_here and not _lives(int(about["process"])):
+            if is_here and not _lives(int(about["process"]), about.get("started")):
                 self._store.delete(key)
                 return True
-        except (StorageError, ValueError, KeyError, AttributeError):
+        except (StorageError, *_ODD_CONTENT):
             return False
         return False
 
@@ -148,6 +158,7 @@ class Members:
             "host": socket.gethostname(),
             "machine": _machine(),
             "process": os.getpid(),
+            "started": _started(os.getpid()),
             "began_ms": self._began_ms,
             "at_ms": now_ms,
             # It begins when the others have seen it.
@@ -173,11 +184,21 @@ def _machine() -> str | None:
         return None
 
 
-def _lives(process: int) -> bool:
+def _started(process: int) -> int | None:
+    """When a process was started, in ticks since the start of the machine; None if not known."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _lives(process: int, started: int | None) -> bool:
+    """Whether a process lives. In a container, the one that takes its place has the same number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except OSError:
         return True
-    return True
+    return started is None or _started(process) in (None, started)

@@ -53,7 +53,7 @@ class RunOptions:
     def task(self) -> str:
         """A short name for what is asked for. Processes with the same task share the topics; a
         topic must not go to one that does not look after it, or does not do all of its jobs."""
-        mirror = self.mirror_to and self.mirror_to.url
+        mirror = self.mirror_to and (self.mirror_to.url, self.mirror_groups)
         imports = self.imports and (self.imports.bootstrap_servers, sorted(self.imports.topics))
         topics = None if self.topics is None else sorted(self.topics)
         asked = (topics, self.wanted, mirror, imports)

@@ -12,6 +12,7 @@ import pytest
 
 import pylogtable
 from pylogtable.cli.session import BROKEN_PIPE
+from pylogtable.format.paths import commit_path
 from pylogtable.run import JOB_NAMES
 from tests.builders import kafka
 from tests.cli.conftest import AtTerminal, Run, start
@@ -43,6 +44,19 @@ def test_it_runs_until_sigterm_and_publishes_what_comes_meanwhile(
     # Its claim is gone, so another process would begin at once.
     folder = Path(published.url).parent / "run=members"
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_damaged_topic_that_is_named_does_not_stop_the_others(
+    published: pylogtable.Topic, store_dir: Path
+) -> None:
+    pylogtable.open(store_dir).create_topic("bad")
+    (store_dir / "bad" / commit_path(0)).write_text("{")
+    program = start("run", "--topics", "bad,t", "--jobs", "publication", "--output", "json")
+    assert program.stdout is not None
+    assert json.loads(program.stdout.readline())["topic"] == "t"
+    program.send_signal(signal.SIGTERM)
+    _, err = program.communicate(timeout=60)
+    assert b"topic bad cannot be read" in err
 
 
 def test_it_ends_if_nobody_reads_its_output_any_more(published: pylogtable.Topic) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from pylogtable import Store
 from pylogtable.run.due_plan import (
+    CHECK_MS,
     COMPACTION_MS,
     FIRST_VACUUM_MS,
     GROUP_EXPIRY_MS,
+    GROUPS_MS,
     LEAST_LOOK_MS,
     LONGEST_WAIT_MS,
     MERGE_MS,
@@ -89,7 +91,7 @@ NEWS, QUIET = 6, 5
         ("group_expiry", QUIET, GROUP_EXPIRY_MS),
         ("publication", QUIET, None),
         ("mirror", NEWS, 0),
-        ("mirror", QUIET, None),
+        ("mirror", QUIET, CHECK_MS),
     ],
 )
 def test_when_a_job_is_due_again(
@@ -135,7 +137,25 @@ def test_format_that_fails_waits_longer_each_time_and_the_others_do_not(store: S
     both = replace(OLD, failing={name: Failing(2, T0) for name in ("delta", "iceberg")})
     assert first_due("publication", news, both) == 4_000
     gone = replace(OLD, failing={"hudi": Failing(1, T0)})
-    assert first_due("publication", quiet, gone) is None
+    assert first_due("publication", quiet, gone) == CHECK_MS
+
+
+def test_table_that_somebody_has_removed_comes_back(store: Store) -> None:
+    assert first_due("publication", seen(store, QUIET, publish_formats="delta"), OLD) == CHECK_MS
+
+
+def test_mirror_that_copies_groups_looks_without_news(store: Store) -> None:
+    """Commits of groups make no version of the topic."""
+    at = seen(store, QUIET)
+    for after_ms, expected in ((GROUPS_MS - 1, []), (GROUPS_MS, ["mirror"])):
+        due = due_jobs(at, {"mirror": OLD}, ["mirror"], LOOK_MS, T0 + after_ms, copies_groups=True)
+        assert due == expected
+
+
+def test_job_that_works_for_long_before_it_fails_rests_longer(store: Store) -> None:
+    """Otherwise it would keep others waiting nearly all the time."""
+    slow = replace(OLD, failures=1, took_ms=60 * MINUTE_MS)
+    assert first_due("compaction", seen(store, NEWS), slow) == REST_AFTER_WORK * 60 * MINUTE_MS
 
 
 @pytest.mark.parametrize("took_ms", [0, 100, 300])

@@ -18,6 +18,7 @@ import pytest
 from pylogtable import Store, Topic
 from pylogtable.errors import CorruptTopicError, StorageError
 from pylogtable.format.paths import commit_path
+from pylogtable.jobs.merge import Merge
 from pylogtable.jobs.work import Rewritten, RunUnits, Worker, in_threads
 from pylogtable.run import JobRun, Loop, RunOptions
 from pylogtable.run.due_plan import HOUR_MS, MINUTE_MS
@@ -176,6 +177,37 @@ class TestFailures:
         is_down = False
         loop.go(UNREADABLE_MS + LEASE_MS)
         assert is_shown(objects, topic)
+
+    def test_look_that_fails_does_not_put_off_a_vacuum(
+        self, objects: MemoryStore, clock: Clock
+    ) -> None:
+        append(make_store(objects, clock).create_topic("t"))
+        failing = FailingStore(objects)
+        is_down = False
+        failing.fails = lambda verb, key: is_down and key.startswith("t/")
+        loop = driven(make_store(failing, clock), clock)
+        for _ in range(6):
+            loop.go(10 * MINUTE_MS)
+            is_down = True
+            loop.go(MINUTE_MS)
+            is_down = False
+        assert loop.of("look")
+        assert len(loop.of("vacuum")) == 1
+
+    def test_topic_that_is_deleted_during_a_job_is_no_failure(
+        self, loop: Driven, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append(store.create_topic("t"))
+        merge = Merge.run
+
+        def late(self: Merge, *given: Any) -> Any:
+            store.delete_topic("t")
+            return merge(self, *given)
+
+        monkeypatch.setattr(Merge, "run", late)
+        loop.go(10 * MINUTE_MS)
+        assert "t" not in store.topics()
+        assert not [run for run in loop.runs if run.error]
 
     def test_bug_in_a_job_is_told_and_ends_nothing(
         self, loop: Driven, store: Store, objects: MemoryStore, monkeypatch: pytest.MonkeyPatch
@@ -419,15 +451,22 @@ class TestStopping:
     def test_loop_with_threads_follows_topics_until_it_is_stopped(
         self, objects: MemoryStore
     ) -> None:
-        """The lanes of users, and the machine's clock."""
+        """The lanes of users, and the machine's clock. What is told comes one after the other."""
         store = Store(objects, runtime(now_ms))
         topics = [store.create_topic(f"t{n}", config=PUBLISHED) for n in range(4)]
         for topic in topics:
             append(topic)
         left = {topic.name for topic in topics}
+        telling, at_once, errors = threading.Lock(), [], []
 
         def stop_when_all_are_shown(run: JobRun) -> None:
-            assert run.error is None
+            at_once.append(not telling.acquire(blocking=False))
+            time.sleep(0.01)  # so that another one would come meanwhile
+            errors.append(run.error)
+            if not at_once[-1]:
+                telling.release()
+            if run.error is not None:
+                loop.stop()
             if run.job == "publication" and run.has_changed:
                 left.discard(run.topic)
             if not left:
@@ -435,6 +474,8 @@ class TestStopping:
 
         loop = Loop(store, RunOptions(on_job=stop_when_all_are_shown, every_seconds=0.05))
         loop.run()
+        assert not any(errors)
+        assert not any(at_once)
         assert all(is_shown(objects, topic) for topic in topics)
 
 
@@ -461,6 +502,27 @@ class TestGroups:
         starts = {topic.name: topic.start_offsets()[0] for topic in (read, unread, other)}
         assert starts == {"read": 2, "unread": 0, "other": 4}
         assert not [run for run in loop.runs if run.error]
+
+    def test_protected_group_does_not_expire(self, store: Store, clock: Clock) -> None:
+        """Its unread records would go with the next retention."""
+        config = {"retention.ms": 2 * HOUR_MS, "offsets.retention.minutes": 60, **IN_FILES}
+        topic = store.create_topic("t", config=config)
+        append(topic)
+        topic.group("slow").commit({0: 0})
+        driven(store, clock, protect_groups=["slow"]).go(5 * HOUR_MS)
+        assert topic.groups() == ["slow"]
+        assert topic.start_offsets() == {0: 0}
+
+    def test_positions_that_are_committed_after_the_last_record_are_mirrored(
+        self, store: Store, clock: Clock
+    ) -> None:
+        copies = make_store(MemoryStore(), clock)
+        append(topic := store.create_topic("t"))
+        loop = driven(store, clock, mirror_to=copies, mirror_groups=True)
+        loop.go(MINUTE_MS)
+        topic.group("billing").commit({0: 2})
+        loop.go(MINUTE_MS)
+        assert copies.topic("t").group("billing").positions() == {0: 2}
 
     def test_compaction_drops_no_record_for_its_age_before_a_protected_group(
         self, store: Store, clock: Clock

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -155,8 +158,9 @@ def test_store_that_takes_no_claims_does_not_stop_the_work(
 
 
 def test_claim_that_cannot_be_renewed_ends_with_its_lease(
-    objects: MemoryStore, clock: Clock
+    objects: MemoryStore, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     failing = FailingStore(objects)
     mine = Members(failing, runtime(clock))
     mine.beat()
@@ -169,6 +173,13 @@ def test_claim_that_cannot_be_renewed_ends_with_its_lease(
     clock.tick(1)
     assert owned(mine) == set()  # from now on the others count it as gone
     assert mine.next_beat_ms > clock()
+    for _ in range(3):
+        mine.beat()
+    assert caplog.text.count("cannot renew its claim") == 1
+    failing.fails = lambda verb, key: False
+    mine.beat()
+    assert owned(mine) == set(TOPICS)
+    assert caplog.text.count("has renewed its claim") == 1
 
 
 def test_processes_with_other_tasks_do_not_take_topics_from_each_other(
@@ -223,7 +234,33 @@ def test_process_that_is_started_in_the_place_of_a_killed_one_begins_at_once(
     assert [info.key for info in objects.list(MEMBERS_DIR)] == [f"{MEMBERS_DIR}{again.id}.json"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"process": "x"}', b"\xff"])
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_process_of_a_container_that_was_started_again_has_the_number_of_the_killed_one(
+    objects: MemoryStore, clock: Clock
+) -> None:
+    killed = member(objects, clock)
+    killed.beat()
+    (claim,) = objects.list(MEMBERS_DIR)
+    about = json.loads(objects.read(claim.key) or b"")
+    assert about["process"] == os.getpid()
+    objects.write(claim.key, json.dumps({**about, "started": about["started"] - 1}).encode())
+    again = member(objects, clock)
+    again.beat()
+    assert owned(again) == set(TOPICS)
+
+
+ODD_CLAIMS = [b"", b"{", b"[]", b"null", b'{"process": "x"}', b"\xff"]
+
+
+def odd_claims_of_this_machine() -> list[bytes]:
+    members = Members(objects := MemoryStore(), runtime(Clock()), "all")
+    members.beat()
+    (claim,) = objects.list(MEMBERS_DIR)
+    about = json.loads(objects.read(claim.key) or b"")
+    return [json.dumps({**about, "process": odd}).encode() for odd in (None, [], 10**30)]
+
+
+@pytest.mark.parametrize("content", [*ODD_CLAIMS, *odd_claims_of_this_machine()])
 def test_claim_that_cannot_be_read_counts_as_long_as_its_lease(
     objects: MemoryStore, clock: Clock, content: bytes
 ) -> None:

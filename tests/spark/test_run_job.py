@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 from pyspark.sql import SparkSession
 
-from pylogtable import Store
+from pylogtable import InvalidRequestError, Store
 from pylogtable.format.paths import commit_path
 from pylogtable.run import JobRun, Loop, RunOptions
 from pylogtable.run.lanes import OneThread
@@ -24,16 +24,19 @@ from pyspark_pylogtable.table.run_job import main
 from tests.builders import kafka, limited
 from tests.kafka.broker import free_ports
 from tests.library.metrics.values import Values
-from tests.spark.test_jobs import COMPACT, filled, state
+from tests.spark.conftest import CONNECT
+from tests.spark.test_jobs import COMPACT, filled, jobs_started, state
 
 
+@pytest.mark.skipif(CONNECT, reason="the jobs of a Spark Connect server cannot be counted")
 def test_jobs_of_the_loop_run_on_executors(spark: SparkSession, logs: Store) -> None:
     here, there = filled(logs, "here", COMPACT), filled(logs, "there", COMPACT)
     here.compact()
     runs: list[JobRun] = []
     options = RunOptions(topics=["there"], jobs=["compaction"], on_job=runs.append)
-    on_executors = limited(logs, driver_segments=-1)
-    Loop(on_executors, options, where_it_pays(spark), OneThread()).tick()
+    on_executors = limited(logs, driver_segments=-1, small_work_bytes=-1)
+    loop = Loop(on_executors, options, where_it_pays(spark), OneThread())
+    assert jobs_started(spark, loop.tick) > 0
     assert [(run.job, run.error, run.has_changed) for run in runs] == [("compaction", None, True)]
     assert state(there) == state(here)
 
@@ -54,6 +57,13 @@ def test_run_job_ends_at_sigterm(logs: Store) -> None:
     first = json.loads(printed.getvalue().splitlines()[0])
     assert (first["topic"], first["job"]) == ("t", "publication")
     assert topic.describe().published[0].lag_records == 0
+
+
+def test_run_job_refuses_a_group_that_no_topic_has(logs: Store) -> None:
+    """It is most likely misspelt, and retention would remove what the real one has not read."""
+    logs.create_topic("t").group("slow").commit({0: 0})
+    with pytest.raises(InvalidRequestError, match="no topic has a group 'slwo'"):
+        main([logs.url.removeprefix("file://"), "--protect-group", "slwo"])
 
 
 def test_run_job_prints_what_failed(logs: Store) -> None:

@@ -18,7 +18,12 @@ from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
-from pylogtable.engine import MAINTENANCE_JOBS, LineFormatter, parse_duration
+from pylogtable.engine import (
+    MAINTENANCE_JOBS,
+    LineFormatter,
+    parse_duration,
+    protected_groups,
+)
 from pylogtable.metrics import serve_metrics
 from pylogtable.run import JobRun, Loop, RunOptions
 from pyspark_pylogtable.table.jobs import where_it_pays
@@ -46,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not is_endless:
         maintain_once(job, store, options.wanted)
         return
+    if asked.protect_group:  # a group that no topic has is most likely misspelt
+        protected_groups(store, asked.protect_group, asked.topic or store.topics())
     loop = Loop(store, options, where_it_pays(SparkSession.builder.getOrCreate()))
     with ExitStack() as stack:
         if asked.metrics_port is not None:

@@ -28,6 +28,17 @@ def test_maintain_deletes_groups_that_nobody_has_used_for_so_long(
     assert topic.groups() == ["new"]
 
 
+def test_protected_group_stays(store: Store, clock: Clock) -> None:
+    """Without it, its unread records would not be protected any more."""
+    topic = store.create_topic("t", config={"offsets.retention.minutes": 10})
+    topic.append(kafka(["a"]))
+    for name in ("slow", "old"):
+        topic.group(name).commit({0: 0})
+    clock.tick(11 * MINUTE_MS)
+    topic.maintain(protect_groups=["slow"])
+    assert topic.groups() == ["slow"]
+
+
 def test_groups_stay_for_ever_without_the_setting(store: Store, clock: Clock) -> None:
     topic = store.create_topic("t")
     topic.append(kafka(["a"]))
