@@ -114,6 +114,9 @@ def _rows_of(store: ObjectStore, segment: Segment, *, bypass_cache: bool) -> tup
     kept = _kept(store)
     path = object_of(segment.path)
     rows = None if bypass_cache else kept.find(path)
+    if rows is not None and not _is_of(segment, rows.entries.get(segment.path)):
+        # A backup was restored, and another commit has this version now.
+        rows, bypass_cache = None, True
     if rows is None:
         rows = _read(store, segment, bypass_cache=bypass_cache)
         kept.keep(path, rows, rows.batch.nbytes + ROWS_BYTES)
@@ -122,6 +125,13 @@ def _rows_of(store: ObjectStore, segment: Segment, *, bypass_cache: bool) -> tup
         detail = f"it has no records {segment.path[len(path) :]} with the offsets of the entry"
         raise CorruptTopicError(path, "INL-3", detail)
     return rows, int(segment.path[len(path) + 1 :])
+
+
+def _is_of(segment: Segment, kept: Segment | None) -> bool:
+    if kept is None or _claims(kept) != _claims(segment) or kept.size_bytes != segment.size_bytes:
+        return False
+    kept_times = kept.min_timestamp_us, kept.max_timestamp_us
+    return kept_times == (segment.min_timestamp_us, segment.max_timestamp_us)
 
 
 def _claims(entry: Segment) -> tuple[int, int, int]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import pylogtable
 from pylogtable import (
     CorruptTopicError,
     InvalidRequestError,
@@ -281,6 +284,23 @@ def test_a_missing_commit_is_named(topic: Topic, objects: MemoryStore) -> None:
     object_cache._objects.pop(view._store.origin)
     with pytest.raises(SegmentGoneError, match=commit_path(1)):
         reader.read_all()
+
+
+def test_process_that_has_read_a_commit_reads_the_one_in_its_place_after_a_restore(
+    tmp_path: Path,
+) -> None:
+    """Otherwise it would publish records that nobody else has."""
+    ours = pylogtable.open(tmp_path, clock=Clock()).create_topic("orders")
+    ours.append(table(0, 1))
+    shutil.copytree(tmp_path / "orders" / "_manifest", tmp_path / "backup")
+    ours.append(pa.table({"key": [b"k"], "value": [b"was lost"]}))
+    assert values(ours)[-1] == b"was lost"
+    shutil.rmtree(tmp_path / "orders" / "_manifest")
+    shutil.copytree(tmp_path / "backup", tmp_path / "orders" / "_manifest")
+    others = pylogtable.open(tmp_path, clock=Clock()).topic("orders")
+    others.append(pa.table({"key": [b"k"], "value": [b"came instead"]}))
+    assert values(ours) == values(others)
+    assert values(others)[-1] == b"came instead"
 
 
 def test_verify_names_a_lost_commit_and_not_those_below_it(
