@@ -2,9 +2,10 @@
 small appends a second, and an engine that asks for the whole table from time to time.
 
 `python -m benchmarks.freshness [SECONDS] [ENGINE …] [--far]`; with `--far` the store is an S3
-server that is 30 ms away (`make test-s3` builds it). Two figures for each engine: how old the
-oldest record was that the result of a SELECT did not have, when it came; and how long after the
-return of an append the first SELECT ended that shows it, which has the pause between SELECTs in it.
+server that is 30 ms away (`make test-s3` builds it). For each engine: how old the oldest record was
+that the result of a SELECT did not have, when it came; beside it, how long after the return of an
+append the first SELECT ended that shows it. That has the pause between SELECTs in it, and the
+SELECT before.
 Delta on Spark needs the environment of `make test-engines`, and its jars in
 `PYLOGTABLE_ENGINE_JARS`.
 """
@@ -51,7 +52,7 @@ class Place:
 
 
 def run(seconds: int, engines: list[str], *, far: bool = False) -> list[Result]:
-    return [result for engine in engines for result in _measure(engine, seconds, far=far)]
+    return [_measure(engine, seconds, far=far) for engine in engines]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Select:
     newest: int
 
 
-def _measure(engine: str, seconds: int, *, far: bool) -> list[Result]:
+def _measure(engine: str, seconds: int, *, far: bool) -> Result:
     with _place(far=far) as place:
         store = pylogtable.open(place.url, storage_options=place.options)
         formats = "iceberg" if engine == "pyiceberg" else "delta"
@@ -99,13 +100,15 @@ def _measure(engine: str, seconds: int, *, far: bool) -> list[Result]:
     assert selects[-1].newest == len(returned), f"{engine} never saw append {len(returned)}"
     where = "S3 server 30 ms away" if far else "local disk"
     took = statistics.median(one.ended - one.began for one in selects)
-    return [
-        _result(f"{engine}, {where}: oldest record that a result lacks", _ages(selects, returned)),
-        _result(
-            f"{engine}, {where}: append to the end of a SELECT (one takes {took:.2f} s)",
-            _lags(selects, returned),
-        ),
-    ]
+    missing, waited = sorted(_ages(selects, returned)), sorted(_lags(selects, returned))
+    return Result(
+        f"{engine}, {where}: age of the oldest record that a result lacks, p99, s",
+        f"{_shown(missing)} of {len(missing)} SELECTs, {took:.2f} s each",
+        f"waited {_shown(waited)} of {len(waited)} appends",
+        _p99(missing),
+        WANTED_SECONDS,
+        at_most=True,
+    )
 
 
 def _ages(selects: list[Select], returned: list[float]) -> list[float]:
@@ -129,11 +132,12 @@ def _lags(selects: list[Select], returned: list[float]) -> list[float]:
     return lags
 
 
-def _result(name: str, seconds: list[float]) -> Result:
-    seconds = sorted(seconds)
-    p99 = seconds[int(len(seconds) * 0.99)]
-    told = f"{p99:.2f} s (p50 {statistics.median(seconds):.2f}, longest {seconds[-1]:.2f})"
-    return Result(f"{name}, p99 of {len(seconds)}, s", told, "-", p99, WANTED_SECONDS, at_most=True)
+def _p99(seconds: list[float]) -> float:
+    return seconds[int(len(seconds) * 0.99)]
+
+
+def _shown(seconds: list[float]) -> str:
+    return f"p50 {statistics.median(seconds):.2f}, p99 {_p99(seconds):.2f}, max {seconds[-1]:.2f}"
 
 
 @contextmanager
