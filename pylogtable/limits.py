@@ -138,7 +138,7 @@ class Limits:
     #: can take.
     small_work_bytes: int = 4 << 20
     #: How often a publication tries to commit sealed copies. Where appends are always faster, they
-    #: belong to its tables alone, until a merge joins what they stand for.
+    #: belong to its tables alone, until the next merge replaces what they stand for.
     seal_tries: int = 4
     #: A file of a table that has at most this many bytes is kept in memory when it is written: its
     #: footer is read next.

@@ -25,6 +25,7 @@ from pylogtable.groups.positions_plan import unread_from
 from pylogtable.jobs.work import RunUnits
 from pylogtable.log.group_objects import load_groups
 from pylogtable.log.topic_log import TopicLog, seal
+from pylogtable.read.plan import Span
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 from pylogtable.tracing import span
@@ -50,6 +51,10 @@ class PublishedTables(Protocol):
 
     def showing_before(self, topic_id: str, version: int) -> tuple[str, ...]:
         """The formats of the tables that show a version of the topic before this one."""
+
+    def copied(self, newest: Snapshot) -> list[Span]:
+        """The offsets that tables show by copies which are not the topic's, as of the last
+        publication or look [PUB-2]."""
 
     def objects(
         self, topic_id: str, listing: Sequence[ObjectInfo], since_ms: int, old_before_ms: int

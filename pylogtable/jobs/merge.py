@@ -47,7 +47,7 @@ class Merge(RewriteJob[MergeUnit]):
     def plan(self, topic: MaintainedTopic) -> list[MergeUnit]:
         state = topic.newest()
         if self.again_and_again:
-            return plan_continuous_merge(state)
+            return plan_continuous_merge(state, topic.tables.copied(state.snapshot))
         if self.is_regular:
             return plan_regular_merge(state)
         numbers = range(len(state.snapshot.partitions))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
@@ -10,6 +10,7 @@ from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Segment
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.replace_plan import RewriteUnit
+from pylogtable.read.plan import Span
 
 
 @dataclass(frozen=True)
@@ -61,26 +62,56 @@ def plan_regular_merge(state: LogState) -> list[MergeUnit]:
     return [unit for plan in plans for unit in plan]
 
 
-def plan_continuous_merge(state: LogState) -> list[MergeUnit]:
+def plan_continuous_merge(state: LogState, copied: Iterable[Span] = ()) -> list[MergeUnit]:
     """The units of all partitions, for a merge that comes back every few seconds.
 
     Small segments wait until there are enough neighbours of about the same number of records. So a
     record is written again a few times for each power of ten, however often this is called, and the
     number of small segments stays bounded. Only the newest segments are looked at. Records in
     commits wait until they are worth a file; those of a published topic get one by the publication.
+
+    What tables show by copies of their own, in the offsets `copied`, does not wait: the publication
+    has lost a race there, and does not come back to it [PUB-2].
     """
     snapshot, limits = state.snapshot, state.limits
     numbers = range(len(snapshot.partitions))
     newest = [_newest(state, number) for number in numbers]
-    units = [unit for number in numbers for unit in _plan_joins(state, number, newest[number])]
+    units = list(_plan_copied(state, copied))
+    taken = {segment.path for unit in units for segment in unit.inputs}
+    for number in numbers:
+        units += _plan_joins(state, number, newest[number], taken)
     if not snapshot.config.publish_formats:
-        inline = [[segment for segment in few if segment.is_inline] for few in newest]
+
+        def waits(segment: Segment) -> bool:
+            return segment.is_inline and segment.path not in taken
+
+        inline = [[*filter(waits, few)] for few in newest]
         is_many = sum(map(len, inline)) >= limits.worth_segments
         for number, few in enumerate(inline):
             if few and (is_many or sum(s.size_bytes for s in few) >= limits.worth_bytes):
-                for is_inline, some in groupby(newest[number], lambda segment: segment.is_inline):
-                    units += plan_files(snapshot, list(some)) if is_inline else ()
+                for are_waiting, some in groupby(newest[number], waits):
+                    units += plan_files(snapshot, list(some)) if are_waiting else ()
     return units
+
+
+def _plan_copied(state: LogState, copied: Iterable[Span]) -> Iterator[MergeUnit]:
+    """Units that replace what still misleads a plain reader in these offsets. They may be anywhere
+    in the log."""
+    found: dict[tuple[int, int], Segment] = {}
+    for span in copied:
+        if span.partition < len(state.snapshot.partitions):
+            log_start = state.snapshot.partitions[span.partition].log_start
+            for segment in state.segments(span.partition, span.start, span.end):
+                if misleads(segment, log_start):
+                    found[span.partition, segment.base_offset] = segment
+    run: list[Segment] = []
+    for _, segment in sorted(found.items()):
+        is_next = run and run[-1].partition == segment.partition
+        if not is_next or run[-1].end_offset != segment.base_offset:
+            yield from plan_files(state.snapshot, run)
+            run = []
+        run.append(segment)
+    yield from plan_files(state.snapshot, run)
 
 
 def _newest(state: LogState, partition: int) -> list[Segment]:
@@ -89,14 +120,16 @@ def _newest(state: LogState, partition: int) -> list[Segment]:
     return list(islice(backwards, state.limits.merge_looks_back))[::-1]
 
 
-def _plan_joins(state: LogState, partition: int, newest: Sequence[Segment]) -> Iterator[MergeUnit]:
+def _plan_joins(
+    state: LogState, partition: int, newest: Sequence[Segment], taken: Container[str]
+) -> Iterator[MergeUnit]:
     snapshot = state.snapshot
     limit = snapshot.config.segment_bytes
     log = snapshot.partitions[partition]
 
     def kind(segment: Segment) -> tuple[bool, tuple[object, ...]]:
         is_small = segment.size_bytes <= limit // 2 and not segment.is_inline
-        return is_small, _kind(segment, log.clean_end)
+        return is_small and segment.path not in taken, _kind(segment, log.clean_end)
 
     for (is_small, _), neighbours in groupby(newest, kind):
         for run in _worth_joining(list(neighbours), state.limits.merge_least) if is_small else ():
@@ -122,13 +155,13 @@ def _worth_joining(neighbours: Sequence[Segment], least: int) -> list[list[Segme
     return []
 
 
-def plan_files(snapshot: Snapshot, inline: Sequence[Segment]) -> Iterator[MergeUnit]:
-    """Units that write files for these neighbours, whose records are in commits, and leave all
+def plan_files(snapshot: Snapshot, neighbours: Sequence[Segment]) -> Iterator[MergeUnit]:
+    """Units that write files for these neighbours, which mislead a plain reader, and leave all
     other segments alone."""
-    if not inline:
+    if not neighbours:
         return
-    state = snapshot.partitions[inline[0].partition]
-    for _, alike in groupby(inline, lambda segment: _kind(segment, state.clean_end)):
+    state = snapshot.partitions[neighbours[0].partition]
+    for _, alike in groupby(neighbours, lambda segment: _kind(segment, state.clean_end)):
         for inputs in _pack(list(alike), snapshot.config.segment_bytes, state.log_start):
             yield MergeUnit(snapshot.info, state.log_start, inputs)
 

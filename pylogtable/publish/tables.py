@@ -10,6 +10,7 @@ from threading import Lock
 
 from pylogtable.errors import CorruptTopicError, LogTableError
 from pylogtable.format.config import PUBLISH_FORMATS, TABLES_KEEP_MS
+from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic, TableObjects
 from pylogtable.publish.delta.table import DeltaTable
 from pylogtable.publish.iceberg.manifests import need_pyiceberg
@@ -17,10 +18,14 @@ from pylogtable.publish.iceberg.table import IcebergTable
 from pylogtable.publish.plan import Shown
 from pylogtable.publish.table import Published, Table
 from pylogtable.publish.written_files import WrittenFiles
+from pylogtable.read.plan import Span
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectInfo, ObjectStore
 
 _logger = logging.getLogger(__name__)
+
+#: What another process publishes is looked at again after this time.
+SEEN_MS = 60_000
 
 _TABLES: dict[str, Callable[[ObjectStore, Runtime], Table]] = {
     "delta": DeltaTable,
@@ -68,6 +73,8 @@ class TopicTables:
         #: Where a publication writes files, and reads their footers.
         self.files = WrittenFiles(store)
         self._open: dict[str, OpenTable] = {}
+        #: What each table has shown last, as far as this process knows, and since when it does.
+        self._seen: dict[str, tuple[Published | None, int]] = {}
         self._lock = Lock()
 
     @contextmanager
@@ -83,8 +90,10 @@ class TopicTables:
             for name, known in zip(names, found, strict=True)
         }
         yield tables
+        now_ms = self.runtime.clock()
         with self._lock:
             self._open.update(tables)
+            self._seen.update((name, (one.published, now_ms)) for name, one in tables.items())
 
     def showing_before(self, topic_id: str, version: int) -> tuple[str, ...]:
         """The formats of the tables that show a version of the topic before this one. A table that
@@ -102,6 +111,31 @@ class TopicTables:
             if published.state.version < version:
                 found.append(name)
         return tuple(found)
+
+    def copied(self, newest: Snapshot) -> list[Span]:
+        """The offsets that tables show by copies which are not the topic's [PUB-2]. A process that
+        publishes knows them; another one looks from time to time. A table that cannot be read has
+        none."""
+        spans = []
+        for name in newest.config.publish_formats:
+            published = self._seen_last(name)
+            if published is not None and published.state.topic_id == newest.topic_id:
+                for files in published.state.copies.values():
+                    first, last = files[0], files[-1]
+                    spans.append(Span(first.partition, first.base_offset, last.end_offset))
+        return spans
+
+    def _seen_last(self, name: str) -> Published | None:
+        now_ms = self.runtime.clock()
+        published, seen_ms = self._seen.get(name, (None, None))
+        if seen_ms is None or not 0 <= now_ms - seen_ms <= SEEN_MS:
+            try:
+                published = table_of(name, self.store, self.runtime).newest()
+            except LogTableError:
+                published = None  # the publication says so
+            with self._lock:
+                self._seen[name] = published, now_ms
+        return published
 
     def objects(
         self, topic_id: str, listing: Sequence[ObjectInfo], since_ms: int, old_before_ms: int

@@ -131,12 +131,19 @@ def _is_due(
         return False
     if job == "merge":
         grown = live_segments(seen.snapshot) - last.segments
-        return has_news and (last.found_work or grown >= MERGE_SEGMENTS or waited_ms >= MERGE_MS)
+        is_worth = has_news and (last.found_work or grown >= MERGE_SEGMENTS)
+        return is_worth or (waited_ms >= MERGE_MS and (has_news or _has_left(seen.snapshot)))
     if job == "compaction":
         return waited_ms >= (COMPACTION_MS if has_news else QUIET_COMPACTION_MS)
     if job == "vacuum":
         return waited_ms >= (VACUUM_MS if has_news else QUIET_VACUUM_MS)
     return waited_ms >= (RETENTION_MS if job == "retention" else GROUP_EXPIRY_MS)
+
+
+def _has_left(snapshot: Snapshot) -> bool:
+    """Whether publications may have left work to a merge [PUB-2], though nothing is new."""
+    inline = snapshot.inline if snapshot.config.publish_formats else None
+    return inline is not None and inline.segments > 0
 
 
 def _may_wait(snapshot: Snapshot, lag_ms: int) -> bool:

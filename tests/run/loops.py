@@ -40,3 +40,11 @@ def driven(store: Store, clock: Clock, **options: Any) -> Driven:
     runs: list[JobRun] = []
     asked = RunOptions(on_job=runs.append, **options)
     return Driven(Loop(store, asked, one_by_one, OneThread()), clock, runs)
+
+
+def together(loops: Sequence[Driven], clock: Clock, ms: int) -> None:
+    """Let so much time pass for all of them."""
+    until_ms = clock.now_ms + ms
+    while (due_ms := min([loop.loop.tick() for loop in loops])) <= until_ms:
+        clock.now_ms = max(due_ms, clock.now_ms)
+    clock.now_ms = until_ms

@@ -29,7 +29,7 @@ from pylogtable.run.members import BEAT_MS, LEASE_MS, MEMBERS_DIR
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import IN_FILES, Clock, kafka, keep_time, limited, make_store, runtime
 from tests.publish.plain_delta import check_table, shown_version
-from tests.run.loops import Driven, driven, one_by_one
+from tests.run.loops import Driven, driven, one_by_one, together
 from tests.stores import CountingStore, FailingStore, FarStore
 
 SECOND_MS = 1_000
@@ -349,13 +349,6 @@ class TestSharing:
         names = {topic.name for topic in topics}
         assert {run.topic for run in publishes.of("publication")} == names
         assert {run.topic for run in rest.of("retention")} == names
-
-
-def together(loops: Sequence[Driven], clock: Clock, ms: int) -> None:
-    until_ms = clock.now_ms + ms
-    while (due_ms := min([loop.loop.tick() for loop in loops])) <= until_ms:
-        clock.now_ms = max(due_ms, clock.now_ms)
-    clock.now_ms = until_ms
 
 
 class TestReports:

@@ -16,6 +16,7 @@ from pylogtable.engine import Merge, in_threads, run_job
 from pylogtable.jobs.merge_plan import MergeUnit, plan_continuous_merge
 from pylogtable.jobs.work import Rewritten, Worker
 from pylogtable.limits import DEFAULT_LIMITS
+from pylogtable.read.plan import Span
 from tests.builders import IN_FILES, make_store, rows
 
 LEAST = DEFAULT_LIMITS.merge_least
@@ -159,3 +160,29 @@ def test_nothing_is_committed_if_another_job_has_changed_all(store: Store) -> No
     assert (report.units, report.skipped) == (0, 2)
     assert len(data_files(topic)) == 2 * LEAST + 2
     assert topic.verify(data=True)
+
+
+@pytest.mark.parametrize("is_published", [True, False])
+def test_what_tables_show_by_their_own_copies_does_not_wait(
+    store: Store, is_published: bool
+) -> None:
+    """Neighbours become one file; others stay in their commits, and where they are."""
+    topic = store.create_topic("t", 2, config={"publish.formats": "delta"} if is_published else {})
+    for _ in range(6):
+        append(topic, 2)
+        append(topic, 1, partition=1)
+    state = topic._log.latest_state()
+    copied = [Span(0, 8, 10), Span(0, 2, 4), Span(0, 4, 6), Span(1, 5, 6), Span(2, 0, 9)]
+    units = plan_continuous_merge(state, copied)
+    found = [(u.partition, [segment.base_offset for segment in u.inputs]) for u in units]
+    assert found == [(0, [2, 4]), (0, [8]), (1, [5])]
+    assert plan_continuous_merge(state) == []
+
+
+def test_segment_is_joined_or_replaced_for_a_table_and_not_both(store: Store) -> None:
+    topic = store.create_topic("t", config=IN_FILES)
+    for _ in range(LEAST):
+        append(topic, 2)
+    topic.delete_records({0: 1})
+    units = plan_continuous_merge(topic._log.latest_state(), [Span(0, 0, 2)])
+    assert [len(unit.inputs) for unit in units] == [1]
