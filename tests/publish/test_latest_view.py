@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.limits import Limits
 from pylogtable.publish.iceberg.position_deletes import MOST_FILES
 from pylogtable.storage.local import LocalStore
-from tests.builders import EPOCH, IN_FILES, T0, UTC_US, Clock, make_store
+from tests.builders import EPOCH, IN_FILES, T0, UTC_US, Clock, contents, make_store, put_back
+from tests.publish.latest_engines import ENGINES
 from tests.publish.latest_histories import expected
 from tests.publish.plain_delta import action, actions, entries, hidden, vectors_at
 from tests.publish.plain_iceberg import open_table
@@ -50,28 +50,6 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*columns, strict=True))
 
 
-def by_delta_rs(folder: Path) -> pa.Table:
-    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(folder)))
-    return pa.table(query.execute("SELECT * FROM t").read_all())
-
-
-def by_polars_with_filter(folder: Path) -> pa.Table:
-    found = polars.scan_delta(str(folder)).filter(polars.col("offset") >= 0)
-    return found.collect().to_arrow()
-
-
-ENGINES: dict[str, Callable[[Path], pa.Table]] = {
-    "delta-rs": by_delta_rs,
-    "polars delta": lambda folder: polars.scan_delta(str(folder)).collect().to_arrow(),
-    "polars delta with a filter": by_polars_with_filter,
-    "pyiceberg": lambda folder: open_table(folder).scan().to_arrow(),
-    "pyiceberg with a filter": lambda folder: (
-        open_table(folder).scan(row_filter="offset >= 0").to_arrow()
-    ),
-    "polars iceberg": lambda folder: (
-        polars.scan_iceberg(str(folder), reader_override="pyiceberg").collect().to_arrow()
-    ),
-}
 READ = {"delta": ENGINES["polars delta"], "iceberg": ENGINES["pyiceberg"]}
 
 
@@ -100,6 +78,36 @@ def test_engines_read_the_newest_record_of_each_key(tmp_path: Path, engine: str,
     assert rows(ENGINES[engine](tmp_path / "t")) == wanted
     vectors = vectors_at(entries(LocalStore(tmp_path / "t"))).values()
     assert {v["storageType"] for v in vectors if v} == ({"i"} if keys == 5 else {"u"})
+
+
+@pytest.mark.parametrize("appended_again", [False, True])
+def test_files_that_come_again_with_a_backup_hide_what_they_hide_now(
+    tmp_path: Path, appended_again: bool
+) -> None:
+    """Delete files named the first file when it left the table: key 1 had a newer record."""
+    store = pylogtable.open(str(tmp_path))
+    topic = make_topic(store, partitions=1)
+    append(topic, [1, 2, 2, 3])
+    manifest = LocalStore(tmp_path / "t" / "_manifest")
+    backup = contents(manifest)
+    append(topic, [1], 5.0)
+    topic.publish(FORMATS)
+    topic.merge()
+    topic.publish(FORMATS)
+    check(topic, tmp_path / "t")
+    put_back(manifest, backup)
+    topic = store.topic("t")
+    if appended_again:
+        append(topic, [3], 6.0)
+    topic.publish(FORMATS)
+    wanted = rows(expected(topic, topic.version, "latest"))
+    for engine, read in ENGINES.items():
+        assert rows(read(tmp_path / "t")) == wanted, engine
+    append(topic, [2, 9])
+    topic.merge()  # what the table hides is carried over
+    topic.publish(FORMATS)
+    check(topic, tmp_path / "t")
+    assert topic.verify(data=True)
 
 
 def test_reader_of_pyarrow_in_delta_rs_refuses_the_table(tmp_path: Path) -> None:

@@ -146,11 +146,14 @@ class DeletePlanner:
         return DeleteStep(kept, self._write(new, snapshot_id), removed)
 
     def _rows(self, number: int, files: Sequence[Entry]) -> Rows:
-        """The rows of these delete files, without those of files that the table does not show."""
+        """The rows of these delete files, in data files that the table shows before and after. What
+        they say of a file that comes again was true of another version of the topic."""
         if not files:
             return {}
+        added = {new.file.path for new in self.change.added}
         shown = self.wanted.files(Span(number, 0, self.wanted.snapshot.partitions[number].end))
-        return self.files.rows(files, [self.files.manifests.place(file.path) for file in shown])
+        kept = [file.path for file in shown if file.path not in added]
+        return self.files.rows(files, map(self.files.manifests.place, kept))
 
     def _write(self, new: Mapping[int, Rows], snapshot_id: int) -> list[Entry]:
         made = [(number, rows) for number, rows in new.items() if rows]
