@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +20,8 @@ import pytest
 import pylogtable
 from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.limits import Limits
-from pylogtable.publish.iceberg.position_deletes import MOST_FILES
+from pylogtable.publish.iceberg.position_deletes import MOST_FILES, encode_rows
+from pylogtable.publish.roaring import numbers
 from pylogtable.storage.local import LocalStore
 from tests.builders import EPOCH, IN_FILES, T0, UTC_US, Clock, contents, make_store, put_back
 from tests.publish.latest_engines import ENGINES
@@ -285,6 +287,26 @@ def test_delete_files_of_a_partition_are_joined(tmp_path: Path) -> None:
     summary = open_table(tmp_path / "t").current_snapshot().summary  # type: ignore[union-attr]
     assert summary is not None
     assert (summary["total-delete-files"], summary["total-position-deletes"]) == ("0", "0")
+
+
+def test_delete_file_with_many_rows_is_encoded_in_pieces(tmp_path: Path) -> None:
+    """The path of a file is there for each row: 17 million of them have more than 2 GiB."""
+    place = f"s3://{'bucket/' * 100}0.parquet"
+    found = {place.replace("0.p", f"{n}.p"): numbers(np.arange(n, 30_000)) for n in (0, 7, 8)}
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        data = encode_rows(found, 10_000)
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < 2_000_000
+    file = pq.ParquetFile(pa.BufferReader(data))
+    groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert groups == [10_000] * 8 + [9985]
+    assert file.schema_arrow.field("file_path").type == pa.string()
+    table = file.read()
+    assert table["file_path"].to_pylist() == [at for at, rows in found.items() for _ in rows]
+    assert table["pos"].to_pylist() == [row for rows in found.values() for row in rows]
 
 
 def test_merge_changes_only_the_vectors_of_merged_files(tmp_path: Path) -> None:
