@@ -134,6 +134,8 @@ class Limits:
     manifest_entries: int = 2000
     #: With more small manifests than this, they are merged: opening the table stays cheap.
     small_manifests: int = 100
+    #: So many rows of a delete file are encoded at a time. A million take about 40 MB.
+    delete_rows: int = 1_000_000
     #: Units of work of so many bytes in all are done by a loop itself, as many at once as the store
     #: can take.
     small_work_bytes: int = 4 << 20

@@ -188,6 +188,16 @@ def contents(objects: ObjectStore) -> dict[str, bytes | None]:
     return {info.key: objects.read(info.key) for info in objects.list()}
 
 
+def put_back(objects: ObjectStore, backup: Mapping[str, bytes | None]) -> None:
+    """Put an older state of all objects in the place of what is there."""
+    for info in list(objects.list()):
+        if info.key not in backup:
+            objects.delete(info.key)
+    for key, data in backup.items():
+        assert data is not None
+        objects.write(key, data)
+
+
 def data_files(objects: ObjectStore) -> list[str]:
     return [info.key for info in objects.list() if "partition=" in info.key]
 

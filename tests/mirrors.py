@@ -19,7 +19,7 @@ from pylogtable.mirror.report import MirrorProgress, MirrorReport
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from pylogtable.topic import Topic
-from tests.builders import IN_FILES, T0, UTC_US, Clock, runtime
+from tests.builders import IN_FILES, T0, UTC_US, Clock, put_back, runtime
 from tests.stores import CountingStore
 
 DAY_MS = 86_400_000
@@ -125,12 +125,7 @@ class Pair:
 
     def restore(self, backup: dict[str, bytes | None]) -> None:
         """Put an older state of all objects in the place of the source."""
-        for entry in list(self.near.list()):
-            if entry.key not in backup:
-                self.near.delete(entry.key)
-        for key, data in backup.items():
-            assert data is not None
-            self.near.write(key, data)
+        put_back(self.near, backup)
         self.source = Store(self.near, runtime(self.clock)).topic("t")
 
     def check(self) -> None:

@@ -3,6 +3,7 @@ table has to show."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pylogtable import Topic
-from tests.builders import EPOCH, T0, UTC_US
+from tests.builders import EPOCH, T0, UTC_US, contents, put_back
 from tests.publish.histories import History
 
 KEY = ["country", "id"]
@@ -20,6 +21,7 @@ OPERATIONS = (
     *("append",) * 6,
     *("race",) * 2,
     *("publish",) * 6,
+    *("restore",) * 3,
     *("merge", "merge", "compact", "delete_records", "retention", "erase"),
     *("add_column", "widen", "rename", "grow", "toggle_inline", "toggle_view", "toggle_policy"),
 )
@@ -28,7 +30,12 @@ OPERATIONS = (
 @dataclass
 class LatestHistory(History):
     """Keys have two columns, one of which may be null, and may be in several partitions. Many
-    records are tombstones, some have no key. Times go back, and are often equal."""
+    records are tombstones, some have no key. Times go back, and are often equal.
+
+    The topic may be put back to an older state, as from a backup, but not its tables:
+    `before_restore` is called before the versions are lost that they show."""
+
+    before_restore: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,6 +71,18 @@ class LatestHistory(History):
             chosen = [self.rng.randrange(partitions) for _ in range(count)]
             made["partition"] = pa.array(chosen, pa.int32())
         return pa.table(made)
+
+    def _restore(self) -> None:
+        """What happens after a backup is lost, but for the tables and the files."""
+        self._publish()
+        manifest = self.store._store.below(f"{self.topic.name}/_manifest")
+        backup, columns = contents(manifest), dict(self.columns)
+        lost = ("append", "append", "publish", "merge", "append", "publish")
+        for operation in lost[self.rng.choice([0, 0, 3]) :]:
+            self.do(operation)
+        self.before_restore()
+        put_back(manifest, backup)
+        self.topic, self.columns = self.store.topic(self.topic.name), columns
 
     def _setting(self, key: str) -> str:
         return self.topic.describe().config[key]

@@ -7,6 +7,7 @@ import io
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import polars
@@ -116,6 +117,50 @@ def test_what_is_kept_can_be_read(
         if clock() - path.stat().st_mtime * 1000 < DAY:
             rows = StaticTable.from_metadata(str(path)).scan().to_arrow().num_rows
             assert rows <= topic.count()
+
+
+def test_iceberg_table_that_hides_rows_does_not_grow_with_time(
+    disk: CountingStore, clock: Clock, tmp_path: Path
+) -> None:
+    """Which rows older snapshots hide is known by their manifests: no more snapshots are needed."""
+    folder = tmp_path / "t"
+    columns = {"n": pa.int64(), "v": pa.int64()}
+    config = {"cleanup.policy": "compact", "publish.view": "latest", "inline.max.bytes": 0}
+    topic = make_store(disk, clock).create_topic("t", 1, columns, key="n", config=config)
+    newest: dict[int, int] = {}
+    wanted: dict[int, dict[int, int]] = {}
+    lengths: list[int] = []
+
+    def publish_all() -> None:
+        topic.publish(["iceberg"])
+        wanted[topic.version] = dict(newest)
+
+    def check(table: StaticTable, snapshot: Any) -> None:
+        found = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        values = dict(zip(found["n"].to_pylist(), found["v"].to_pylist(), strict=True))
+        assert values == wanted[int(snapshot.summary["pylogtable.version"])]
+
+    for number in range(4 * 48):  # two days
+        newest[number**2 % 31] = number
+        topic.append(pa.table({"n": [number**2 % 31], "v": [number]}))
+        publish_all()
+        if number % 4 == 0:
+            clock.tick(MINUTE)
+            topic.merge()
+            publish_all()
+        clock.tick(15 * MINUTE)
+        if number % 64 == 63:
+            topic.vacuum(dry_run=False)
+            table = open_table(folder)
+            lengths.append(len(table.snapshots()))
+            for snapshot in table.snapshots()[::5]:
+                check(table, snapshot)
+            for path in metadata_files(folder)[::5]:
+                if clock() - path.stat().st_mtime * 1000 < DAY:
+                    then = StaticTable.from_metadata(str(path))
+                    check(then, then.current_snapshot())
+    assert lengths[-1] <= SMALL.snapshots_kept + 2 * 26, lengths
+    assert topic.verify()
 
 
 def test_metadata_files_do_not_wait_for_a_vacuum(

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import deltalake
+import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,9 +20,11 @@ import pytest
 import pylogtable
 from pylogtable import InvalidRequestError, Store, Topic
 from pylogtable.limits import Limits
-from pylogtable.publish.iceberg.position_deletes import MOST_FILES
+from pylogtable.publish.iceberg.position_deletes import MOST_FILES, encode_rows
+from pylogtable.publish.roaring import numbers
 from pylogtable.storage.local import LocalStore
-from tests.builders import EPOCH, IN_FILES, T0, UTC_US, Clock, make_store
+from tests.builders import EPOCH, IN_FILES, T0, UTC_US, Clock, contents, make_store, put_back
+from tests.publish.latest_engines import ENGINES
 from tests.publish.latest_histories import expected
 from tests.publish.plain_delta import action, actions, entries, hidden, vectors_at
 from tests.publish.plain_iceberg import open_table
@@ -50,28 +52,6 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*columns, strict=True))
 
 
-def by_delta_rs(folder: Path) -> pa.Table:
-    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(folder)))
-    return pa.table(query.execute("SELECT * FROM t").read_all())
-
-
-def by_polars_with_filter(folder: Path) -> pa.Table:
-    found = polars.scan_delta(str(folder)).filter(polars.col("offset") >= 0)
-    return found.collect().to_arrow()
-
-
-ENGINES: dict[str, Callable[[Path], pa.Table]] = {
-    "delta-rs": by_delta_rs,
-    "polars delta": lambda folder: polars.scan_delta(str(folder)).collect().to_arrow(),
-    "polars delta with a filter": by_polars_with_filter,
-    "pyiceberg": lambda folder: open_table(folder).scan().to_arrow(),
-    "pyiceberg with a filter": lambda folder: (
-        open_table(folder).scan(row_filter="offset >= 0").to_arrow()
-    ),
-    "polars iceberg": lambda folder: (
-        polars.scan_iceberg(str(folder), reader_override="pyiceberg").collect().to_arrow()
-    ),
-}
 READ = {"delta": ENGINES["polars delta"], "iceberg": ENGINES["pyiceberg"]}
 
 
@@ -100,6 +80,36 @@ def test_engines_read_the_newest_record_of_each_key(tmp_path: Path, engine: str,
     assert rows(ENGINES[engine](tmp_path / "t")) == wanted
     vectors = vectors_at(entries(LocalStore(tmp_path / "t"))).values()
     assert {v["storageType"] for v in vectors if v} == ({"i"} if keys == 5 else {"u"})
+
+
+@pytest.mark.parametrize("appended_again", [False, True])
+def test_files_that_come_again_with_a_backup_hide_what_they_hide_now(
+    tmp_path: Path, appended_again: bool
+) -> None:
+    """Delete files named the first file when it left the table: key 1 had a newer record."""
+    store = pylogtable.open(str(tmp_path))
+    topic = make_topic(store, partitions=1)
+    append(topic, [1, 2, 2, 3])
+    manifest = LocalStore(tmp_path / "t" / "_manifest")
+    backup = contents(manifest)
+    append(topic, [1], 5.0)
+    topic.publish(FORMATS)
+    topic.merge()
+    topic.publish(FORMATS)
+    check(topic, tmp_path / "t")
+    put_back(manifest, backup)
+    topic = store.topic("t")
+    if appended_again:
+        append(topic, [3], 6.0)
+    topic.publish(FORMATS)
+    wanted = rows(expected(topic, topic.version, "latest"))
+    for engine, read in ENGINES.items():
+        assert rows(read(tmp_path / "t")) == wanted, engine
+    append(topic, [2, 9])
+    topic.merge()  # what the table hides is carried over
+    topic.publish(FORMATS)
+    check(topic, tmp_path / "t")
+    assert topic.verify(data=True)
 
 
 def test_reader_of_pyarrow_in_delta_rs_refuses_the_table(tmp_path: Path) -> None:
@@ -277,6 +287,26 @@ def test_delete_files_of_a_partition_are_joined(tmp_path: Path) -> None:
     summary = open_table(tmp_path / "t").current_snapshot().summary  # type: ignore[union-attr]
     assert summary is not None
     assert (summary["total-delete-files"], summary["total-position-deletes"]) == ("0", "0")
+
+
+def test_delete_file_with_many_rows_is_encoded_in_pieces(tmp_path: Path) -> None:
+    """The path of a file is there for each row: 17 million of them have more than 2 GiB."""
+    place = f"s3://{'bucket/' * 100}0.parquet"
+    found = {place.replace("0.p", f"{n}.p"): numbers(np.arange(n, 30_000)) for n in (0, 7, 8)}
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        data = encode_rows(found, 10_000)
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < 2_000_000
+    file = pq.ParquetFile(pa.BufferReader(data))
+    groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert groups == [10_000] * 8 + [9985]
+    assert file.schema_arrow.field("file_path").type == pa.string()
+    table = file.read()
+    assert table["file_path"].to_pylist() == [at for at, rows in found.items() for _ in rows]
+    assert table["pos"].to_pylist() == [row for rows in found.values() for row in rows]
 
 
 def test_merge_changes_only_the_vectors_of_merged_files(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from pylogtable.publish.iceberg.manifests import (
     kept_entry,
 )
 from pylogtable.publish.plan import Shown, TableChange
-from pylogtable.publish.roaring import Numbers, numbers, sorted_array
+from pylogtable.publish.roaring import Int64s, Numbers, numbers, sorted_array
 from pylogtable.publish.table import damaged
 from pylogtable.read.plan import Span
 from pylogtable.storage.base import ObjectStore
@@ -38,9 +38,11 @@ from pylogtable.storage.threads import map_parallel
 MOST_FILES = 10
 #: The ids that Iceberg reserves for the columns of a delete file.
 PATH_ID, ROW_ID = 2147483546, 2147483545
+#: A path is in memory once for all of its rows. In the file it is a string.
+_PATHS = pa.dictionary(pa.int32(), pa.string())
 _SCHEMA = pa.schema(
     [
-        pa.field("file_path", pa.string(), False, {b"PARQUET:field_id": b"%d" % PATH_ID}),
+        pa.field("file_path", _PATHS, False, {b"PARQUET:field_id": b"%d" % PATH_ID}),
         pa.field("pos", pa.int64(), False, {b"PARQUET:field_id": b"%d" % ROW_ID}),
     ]
 )
@@ -146,11 +148,14 @@ class DeletePlanner:
         return DeleteStep(kept, self._write(new, snapshot_id), removed)
 
     def _rows(self, number: int, files: Sequence[Entry]) -> Rows:
-        """The rows of these delete files, without those of files that the table does not show."""
+        """The rows of these delete files, in data files that the table shows before and after. What
+        they say of a file that comes again was true of another version of the topic."""
         if not files:
             return {}
+        added = {new.file.path for new in self.change.added}
         shown = self.wanted.files(Span(number, 0, self.wanted.snapshot.partitions[number].end))
-        return self.files.rows(files, [self.files.manifests.place(file.path) for file in shown])
+        kept = [file.path for file in shown if file.path not in added]
+        return self.files.rows(files, map(self.files.manifests.place, kept))
 
     def _write(self, new: Mapping[int, Rows], snapshot_id: int) -> list[Entry]:
         made = [(number, rows) for number, rows in new.items() if rows]
@@ -158,7 +163,7 @@ class DeletePlanner:
         def write(at: int) -> Entry:
             number, rows = made[at]
             name = f"{METADATA_DIR}{delete_file_name(self.publish_id, at)}"
-            data = _encode(rows)
+            data = encode_rows(rows, self.files.store.limits.delete_rows)
             self.files.store.write(name, data)
             return _added_entry(
                 self.files.manifests.place(name), number, rows, len(data), snapshot_id
@@ -193,22 +198,39 @@ def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[str, Numbers]]:
         yield encoded.dictionary[int(codes[mine[0]])].as_py(), numbers(rows[mine])
 
 
-def _encode(rows: Rows) -> bytes:
-    """A delete file: sorted by file and row, as Iceberg asks."""
-    places = sorted(rows)
-    counts = [len(rows[place]) for place in places]
-    codes = np.repeat(np.arange(len(places), dtype=np.int32), counts)
-    paths = pa.DictionaryArray.from_arrays(codes, pa.array(places)).cast(pa.string())
-    positions = np.concatenate([sorted_array(rows[place]) for place in places])
+def encode_rows(rows: Rows, at_once: int) -> bytes:
+    """A delete file, made of so many rows at a time: each row has the path of its file."""
     sink = io.BytesIO()
-    pq.write_table(
-        pa.table([paths, positions], schema=_SCHEMA),
-        sink,
-        compression="zstd",
-        use_dictionary=["file_path"],
-        store_schema=False,
-    )
+    options = {"compression": "zstd", "use_dictionary": ["file_path"], "store_schema": False}
+    with pq.ParquetWriter(sink, _SCHEMA, **options) as writer:
+        for batch in _batches(rows, at_once):
+            writer.write_batch(batch)
     return sink.getvalue()
+
+
+def _batches(rows: Rows, at_once: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a delete file: sorted by file and row, as Iceberg asks."""
+    waiting: list[tuple[str, Int64s]] = []
+    room = at_once
+    for place in sorted(rows):
+        found = rows[place]
+        at = 0
+        while at < len(found):
+            part = sorted_array(found[at : at + room])
+            waiting.append((place, part))
+            at, room = at + len(part), room - len(part)
+            if not room:
+                yield _batch(waiting)
+                waiting, room = [], at_once
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(parts: Sequence[tuple[str, Int64s]]) -> pa.RecordBatch:
+    codes = np.repeat(np.arange(len(parts), dtype=np.int32), [len(of) for _, of in parts])
+    paths = pa.DictionaryArray.from_arrays(codes, pa.array([place for place, _ in parts]))
+    positions = np.concatenate([of for _, of in parts])
+    return pa.record_batch([paths, pa.array(positions)], schema=_SCHEMA)
 
 
 def _added_entry(
