@@ -315,6 +315,7 @@ def test_vacuum_keeps_what_hides_rows_as_long_as_it_is_needed(
     folder = tmp_path / "t"
     first = hiding(folder)
     assert len(first) == 2
+    clock.tick(DAY // 12)
     append(aging, list(range(1, 5000, 3)))
     aging.publish(FORMATS)
     aging.compact(force=True)
