@@ -23,6 +23,7 @@ from pylogtable.limits import Limits
 from pylogtable.publish.iceberg.position_deletes import MOST_FILES
 from pylogtable.storage.local import LocalStore
 from tests.builders import EPOCH, IN_FILES, T0, UTC_US, Clock, make_store
+from tests.memory import peak_bytes, reset_peak
 from tests.publish.latest_histories import expected
 from tests.publish.plain_delta import action, actions, entries, hidden, vectors_at
 from tests.publish.plain_iceberg import open_table
@@ -290,6 +291,23 @@ def test_merge_changes_only_the_vectors_of_merged_files(tmp_path: Path) -> None:
     (new,) = actions(log[-1], "add")
     assert hidden(LocalStore(tmp_path / "t"), new["deletionVector"]) == list(range(6))
     check(topic, tmp_path / "t", "delta")
+
+
+def test_a_publication_costs_what_there_is_and_not_how_large_offsets_are(tmp_path: Path) -> None:
+    """As after an import: a segment with given offsets claims all that are below them. A bitmap of
+    3e11 offsets would take 0.5 GB, and one of 2^62 would never be made."""
+    topic = make_topic(pylogtable.open(str(tmp_path)), partitions=1)
+    for begin in (3 * 10**11, 3 * 10**11 + 2**24, 2**62):
+        before = reset_peak()
+        ids, places = [1, 2, 1, 3], [begin, begin + 5, begin + 2**20, begin + 2**21]
+        values = [1.0, 1.0, 1.0, None]
+        topic.append(
+            pa.table({"partition": [0] * 4, "offset": places, "id": ids, "v": values}),
+            keep_offsets=True,
+        )
+        topic.publish(FORMATS)
+        check(topic, tmp_path / "t")
+        assert peak_bytes() - before < 200 << 20
 
 
 # --- vacuum, verify, unpublish -----------------------------------------------------------------
