@@ -13,6 +13,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import LATEST
 from pylogtable.format.model import Commit, Segment
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.publish.full_looks import FullLooks
 from pylogtable.publish.hidden_rows import (
     HiddenRows,
     RowChange,
@@ -20,7 +21,7 @@ from pylogtable.publish.hidden_rows import (
     rows_at,
     rows_not_at,
 )
-from pylogtable.publish.newest_offsets import Moved, after_appends, newest_offsets
+from pylogtable.publish.newest_offsets import Moved, after_appends
 from pylogtable.publish.plan import Shown, TableChange, vanishes, whole
 from pylogtable.publish.roaring import Numbers, Offsets, need_pyroaring, numbers, sorted_array
 from pylogtable.publish.table import Published, Table
@@ -58,10 +59,11 @@ def is_latest(published: Published | None, target: Snapshot) -> bool:
 
 @dataclass(frozen=True)
 class LatestView:
-    """Plans what a table hides. `store` is the topic's."""
+    """Plans what a table hides. `store` is the topic's. `looks` are those of the publication."""
 
     store: ObjectStore
     table: Table
+    looks: FullLooks
 
     def plan(
         self,
@@ -86,7 +88,7 @@ class LatestView:
     def _in_full(
         self, published: Published | None, wanted: Shown, change: TableChange
     ) -> HiddenRows:
-        newest = newest_offsets(self.store, wanted.state)
+        newest = self.looks.newest(self.store, wanted.state)
         known = self._known(published, wanted, change)
         empty = numbers()
         changes: dict[str, RowChange] = {}

@@ -18,6 +18,7 @@ from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.work import RunUnits
 from pylogtable.log.commit_events import place_of
 from pylogtable.publish.advance import Advance, find_advance
+from pylogtable.publish.full_looks import FullLooks
 from pylogtable.publish.latest_view import LatestView, Since, is_latest
 from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
 from pylogtable.publish.plan import (
@@ -47,13 +48,19 @@ class Publisher:
     """One publication to one table."""
 
     def __init__(
-        self, topic: MaintainedTopic, run_units: RunUnits, files: ObjectStore, opened: OpenTable
+        self,
+        topic: MaintainedTopic,
+        run_units: RunUnits,
+        files: ObjectStore,
+        opened: OpenTable,
+        looks: FullLooks,
     ) -> None:
         self._topic = topic
         self._manifest = topic.log.manifest
         self._run_units = run_units
         self._files = files
         self._opened = opened
+        self._looks = looks
         self._table = opened.table
         self._began_ms = topic.runtime.clock()
         self._has_looked = False
@@ -228,7 +235,7 @@ class Publisher:
             )
         hidden = None
         if is_latest(published, wanted.snapshot):
-            view = LatestView(self._files, self._table)
+            view = LatestView(self._files, self._table, self._looks)
             hidden = view.plan(published, since, wanted, change)
         shown = None if since is None else since.shown.snapshot.info
         landed = self._table.show(self._topic.name, published, shown, wanted, change, hidden)

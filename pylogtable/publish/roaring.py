@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ Numbers = Any
 #: Sets of offsets by partition. A partition that is not there has none.
 Offsets = Mapping[int, Numbers]
 Int64s = npt.NDArray[np.int64]
+
+#: A bitmap of a range has a container for each 65,536 numbers. If a range is longer than so many
+#: for each number that is found in it, these are taken one by one.
+RANGE_PER_NUMBER = 1024
 
 
 def need_pyroaring() -> None:
@@ -48,10 +53,15 @@ def sorted_array(found: Numbers) -> Int64s:
 
 
 def within(found: Numbers, low: int, high: int) -> Numbers:
-    """The numbers in `[low, high)`."""
+    """The numbers in `[low, high)`. The cost is in proportion to how many they are, and not to the
+    range: a segment with given offsets may claim all of them [LOG-11]."""
     from pyroaring import BitMap64
 
-    return found & BitMap64(range(low, high))
+    count = found.range_cardinality(low, high)
+    if high - low <= count * RANGE_PER_NUMBER:
+        return found & BitMap64(range(low, high))
+    some = islice(found.iter_equal_or_larger(low), count)
+    return numbers(np.fromiter(some, dtype=np.int64, count=count))
 
 
 def union(sets: Iterable[Numbers]) -> Numbers:

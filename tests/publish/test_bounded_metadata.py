@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ from pyiceberg.table import StaticTable
 
 from pylogtable import Store, Topic
 from pylogtable.limits import Limits
-from tests.builders import Clock, make_store
+from pylogtable.storage.local import LocalStore
+from tests.builders import IN_FILES, Clock, make_store
+from tests.publish.latest_histories import expected
+from tests.publish.plain_delta import entries, shown_version, vectors_at
 from tests.publish.plain_iceberg import check_newest, numbers_of, open_table
 from tests.stores import AgingDisk, CountingStore
 
@@ -210,3 +214,76 @@ def test_checkpoints_remember_files_that_the_topic_replaced_long_before(
     table = open_table(folder)
     for snapshot in table.snapshots():
         assert table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows > 0
+
+
+# --- publish.view=latest -----------------------------------------------------------------------
+
+KEYS = 4000
+
+
+@pytest.fixture
+def accounts(disk: CountingStore, clock: Clock) -> Topic:
+    """Each publication hides other rows in most files. Their vectors are too large for the log."""
+    config = {"cleanup.policy": "compact", "publish.view": "latest", **IN_FILES}
+    columns = {"id": pa.int64(), "v": pa.int64()}
+    topic = make_store(disk, clock).create_topic("t", 1, columns, "id", config=config)
+    for _ in range(3):
+        topic.append(pa.table({"id": list(range(KEYS)), "v": [0] * KEYS}))
+    return topic
+
+
+def update(topic: Topic, clock: Clock, times: int, minutes: int, cold: bool = False) -> None:
+    """Append new records of some keys, and publish. The second half of the keys is cold."""
+    for number in range(times):
+        keys = range(KEYS // 2, KEYS) if cold else range(KEYS // 2)
+        ids = random.Random(number).sample(keys, 400)
+        topic.append(pa.table({"id": ids, "v": [number] * len(ids)}))
+        topic.publish(["delta"])
+        clock.tick(minutes * MINUTE)
+
+
+def vector_objects(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "_delta_vectors").iterdir()}
+
+
+def test_a_table_does_not_remember_files_that_only_got_another_vector(
+    accounts: Topic, clock: Clock, tmp_path: Path
+) -> None:
+    """Of one publication a second there would be 4.6 million after 7 days."""
+    update(accounts, clock, 41, minutes=1)
+    log = entries(LocalStore(tmp_path / "t"))
+    paths = [line["remove"]["path"] for entry in log for line in entry if "remove" in line]
+    assert len(paths) > 80
+    assert {*paths} <= {*vectors_at(log)}  # all of them are still shown
+    (newest,) = sorted((tmp_path / "t" / "_delta_log").glob("*.parquet"))[-1:]
+    rows = pq.read_table(newest)
+    assert len(rows["remove"].drop_null()) == 0
+    assert len(rows["add"].drop_null()) == len(vectors_at(log[:41]))
+
+
+def test_vectors_stay_as_long_as_an_entry_that_needs_them(
+    accounts: Topic, clock: Clock, tmp_path: Path
+) -> None:
+    """An entry is there for some hours. Each can be read, though one of its vectors is older than
+    all entries, and was replaced a moment ago."""
+    folder = tmp_path / "t"
+    update(accounts, clock, 2, minutes=10, cold=True)
+    old = vector_objects(folder)
+    update(accounts, clock, 100, minutes=10)
+    update(accounts, clock, 2, minutes=10, cold=True)
+    written = vector_objects(folder)
+    accounts.vacuum(dry_run=False)
+    left = vector_objects(folder)
+    log = entries(LocalStore(folder))
+    newest = deltalake.DeltaTable(folder).version()
+    first = newest + 1 - len(log)
+    assert 40 <= len(log) < 60
+    assert len(left) < len(written)
+    assert left & old
+    for version, entry in enumerate(log, start=first):
+        table = deltalake.DeltaTable(folder, version=version)
+        query = deltalake.QueryBuilder().register("t", table)
+        found = pa.table(query.execute('SELECT "partition", "offset", id, v FROM t').read_all())
+        wanted = expected(accounts, shown_version(entry), "latest").select(found.column_names)
+        assert found.sort_by("offset").to_pylist() == wanted.to_pylist()
+    assert accounts.verify().problems == []

@@ -24,6 +24,7 @@ from pylogtable.publish.iceberg.position_deletes import MOST_FILES, encode_rows
 from pylogtable.publish.roaring import numbers
 from pylogtable.storage.local import LocalStore
 from tests.builders import EPOCH, IN_FILES, T0, UTC_US, Clock, contents, make_store, put_back
+from tests.memory import peak_bytes, reset_peak
 from tests.publish.latest_engines import ENGINES
 from tests.publish.latest_histories import expected
 from tests.publish.plain_delta import action, actions, entries, hidden, vectors_at
@@ -322,6 +323,23 @@ def test_merge_changes_only_the_vectors_of_merged_files(tmp_path: Path) -> None:
     check(topic, tmp_path / "t", "delta")
 
 
+def test_a_publication_costs_what_there_is_and_not_how_large_offsets_are(tmp_path: Path) -> None:
+    """As after an import: a segment with given offsets claims all that are below them. A bitmap of
+    3e11 offsets would take 0.5 GB, and one of 2^62 would never be made."""
+    topic = make_topic(pylogtable.open(str(tmp_path)), partitions=1)
+    for begin in (3 * 10**11, 3 * 10**11 + 2**24, 2**62):
+        before = reset_peak()
+        ids, places = [1, 2, 1, 3], [begin, begin + 5, begin + 2**20, begin + 2**21]
+        values = [1.0, 1.0, 1.0, None]
+        topic.append(
+            pa.table({"partition": [0] * 4, "offset": places, "id": ids, "v": values}),
+            keep_offsets=True,
+        )
+        topic.publish(FORMATS)
+        check(topic, tmp_path / "t")
+        assert peak_bytes() - before < 200 << 20
+
+
 # --- vacuum, verify, unpublish -----------------------------------------------------------------
 
 
@@ -345,6 +363,7 @@ def test_vacuum_keeps_what_hides_rows_as_long_as_it_is_needed(
     folder = tmp_path / "t"
     first = hiding(folder)
     assert len(first) == 2
+    clock.tick(DAY // 12)
     append(aging, list(range(1, 5000, 3)))
     aging.publish(FORMATS)
     aging.compact(force=True)

@@ -7,16 +7,14 @@ the log.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from pylogtable.format.schema import PARTITION
 from pylogtable.lazy_arrow import pc
 from pylogtable.publish.delta.actions import Action
-from pylogtable.publish.delta.deletion_vectors import identity
 from pylogtable.publish.delta.schema import DELETION_VECTORS
 from pylogtable.publish.plan import TableFile
 
@@ -135,8 +133,7 @@ class TableState:
 
     def removed_since(self, when_ms: int) -> pa.Array:
         """The paths of the files that it no longer shows, but showed at this time."""
-        late = pc.greater_equal(pc.struct_field(self.removes, "deletionTimestamp"), when_ms)
-        return pc.struct_field(self.removes.filter(late), "path")
+        return pc.struct_field(self.forgetting(when_ms).removes, "path")
 
     def added(self, paths: Iterable[str]) -> dict[str, Action]:
         """The actions that have added these files, by path, for those that are there."""
@@ -144,66 +141,55 @@ class TableState:
         rows = self.adds.filter(pc.is_in(self.paths, value_set=wanted))
         return {row["path"]: _as_json(row) for row in rows.to_pylist()}
 
-    def vectors(self, since_ms: int | None = None) -> list[Action]:
-        """The deletion vectors of the files that the table shows; with a time also those of files
-        that it showed then."""
-        found = [pc.struct_field(self.adds, VECTOR)]
-        if since_ms is not None:
-            late = pc.greater_equal(pc.struct_field(self.removes, "deletionTimestamp"), since_ms)
-            found.append(pc.struct_field(self.removes.filter(late), VECTOR))
-        return [_as_json(row) for rows in found for row in rows.drop_null().to_pylist()]
+    def vectors(self) -> list[Action]:
+        """The deletion vectors of the files that the table shows."""
+        found = pc.struct_field(self.adds, VECTOR).drop_null()
+        return [_as_json(row) for row in found.to_pylist()]
 
     def after(self, actions: Iterable[Action]) -> TableState:
         """The state after the actions of the next entries. Files that a prompt entry removes are
-        not remembered: a vacuum keeps them without [PUB-7]."""
+        not remembered: a vacuum keeps them without [PUB-7]. Nor are those that are shown again,
+        with another vector: they were never gone."""
         single = dict(self.single)
         adds: dict[str, Action] = {}
-        gone: list[str] = []
-        forgotten: list[tuple[str, str]] = []
-        shown_again: list[tuple[str, str]] = []
-        removes: dict[tuple[str, str], Action] = {}
+        removes: dict[str, Action] = {}
+        gone: set[str] = set()
         is_prompt = False
         for action in actions:
             for name, body in action.items():
                 if name == "commitInfo":
                     is_prompt = bool(body.get("pylogtable", {}).get("prompt"))
-                elif name == "remove" and is_prompt:
-                    gone.append(body["path"])
-                    forgotten.append(_name_of(body))
-                    adds.pop(body["path"], None)
                 elif name == "add":
                     adds[body["path"]] = body
-                    removes.pop(_name_of(body), None)
-                    shown_again.append(_name_of(body))
+                    removes.pop(body["path"], None)
                 elif name == "remove":
-                    removes[_name_of(body)] = body
                     adds.pop(body["path"], None)
-                    gone.append(body["path"])
+                    gone.add(body["path"])
+                    if not is_prompt:
+                        removes[body["path"]] = body
                 elif name in _ONCE:
                     single[name] = body
-        kept = _without(self.adds, pa.array([*adds, *gone], pa.string()))
+        changed = pa.array([*{*adds, *gone}], pa.string())
         return TableState(
-            _joined(kept, adds.values(), _ADD),
-            _joined(
-                _others(self.removes, {*shown_again, *forgotten, *removes}),
-                removes.values(),
-                _REMOVE,
-            ),
+            _joined(_without(self.adds, changed), adds.values(), _ADD),
+            _joined(_without(self.removes, changed), removes.values(), _REMOVE),
             single,
         )
 
-    def checkpoint(self, removed_since_ms: int) -> pa.Table:
+    def forgetting(self, before_ms: int) -> TableState:
+        """The same without the files that were removed before this time."""
+        late = pc.greater_equal(pc.struct_field(self.removes, "deletionTimestamp"), before_ms)
+        return replace(self, removes=self.removes.filter(late))
+
+    def checkpoint(self) -> pa.Table:
         """The rows of a checkpoint: the newest of each action that there is once, all files, and
-        the files that were removed not long ago."""
-        late = pc.greater_equal(
-            pc.struct_field(self.removes, "deletionTimestamp"), removed_since_ms
-        )
+        the removed files that are remembered."""
         parts = [
             ("protocol", _array([self.single["protocol"]], _PROTOCOL)),
             ("metaData", _array([self.single["metaData"]], _METADATA)),
             ("txn", _array([self.single["txn"]], _TXN)),
             ("add", self.adds),
-            ("remove", self.removes.filter(late)),
+            ("remove", self.removes),
         ]
         tables = [
             pa.table(
@@ -236,7 +222,9 @@ def state_in_checkpoint(checkpoint: pa.Table) -> TableState:
         rows = checkpoint[name].drop_null().to_pylist()
         if rows:
             single[name] = _as_json(rows[-1])
-    return TableState(_column(checkpoint, "add"), _column(checkpoint, "remove"), single)
+    adds, removes = _column(checkpoint, "add"), _column(checkpoint, "remove")
+    # Older ones name each vector that was replaced, of files that are still shown.
+    return TableState(adds, _without(removes, pc.struct_field(adds, "path")), single)
 
 
 def _reshaped(checkpoint: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -260,22 +248,6 @@ def _with_fields(column: pa.ChunkedArray, kind: pa.StructType) -> pa.Array:
         rows.field(f.name) if f.name in there else pa.nulls(len(rows), f.type) for f in fields
     ]
     return pa.StructArray.from_arrays(values, fields=fields, mask=rows.is_null())
-
-
-def _name_of(action: Action) -> tuple[str, str]:
-    """What tells a file with a vector from the same file with another one."""
-    return action["path"], identity(action.get(VECTOR))
-
-
-def _others(removes: pa.Array, names: set[tuple[str, str]]) -> pa.Array:
-    """The removed files that are none of these."""
-    paths = pa.array([path for path, _ in names], pa.string())
-    same = pc.is_in(pc.struct_field(removes, "path"), value_set=paths).to_numpy(
-        zero_copy_only=False
-    )
-    for at in np.flatnonzero(same):
-        same[at] = _name_of(removes[int(at)].as_py()) in names
-    return removes.filter(pa.array(~same))
 
 
 def _column(checkpoint: pa.Table, name: str) -> pa.Array:

@@ -41,13 +41,6 @@ def is_vectors(key: str) -> bool:
     return _NAME.fullmatch(key) is not None
 
 
-def identity(descriptor: Mapping[str, Any] | None) -> str:
-    """What tells two vectors of the same file apart; `""` for none."""
-    if descriptor is None:
-        return ""
-    return f"{descriptor['storageType']}{descriptor['pathOrInlineDv']}@{descriptor.get('offset')}"
-
-
 def object_of_vector(descriptor: Mapping[str, Any]) -> str | None:
     """The object that has a vector; None if the log has it."""
     kind, place = descriptor["storageType"], str(descriptor["pathOrInlineDv"])

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -36,6 +36,8 @@ HINT_PATH = f"{LOG_DIR}_last_checkpoint"
 _ENTRY = re.compile(r"_delta_log/([0-9]{20})\.json")
 _CHECKPOINT = re.compile(r"_delta_log/([0-9]{20})\.checkpoint\.parquet")
 
+#: How many entries are held in memory at a time.
+READ_ENTRIES = 100
 
 #: What Python and Arrow say about an action that has not the fields or the types of one.
 _WRONG_ACTIONS = (KeyError, TypeError, AttributeError, ValueError, OverflowError, pa.ArrowException)
@@ -178,8 +180,7 @@ class DeltaLog:
 
     def _read_table(self, number: int) -> TableState:
         begin, state = self._read_checkpoint(number)
-        numbers = range(begin, number + 1)
-        for at, data in zip(numbers, self._entries.read_many(numbers), strict=True):
+        for at, data in self._read_entries(begin, number + 1):
             if data is None:
                 raise _missing(at)
             try:
@@ -191,6 +192,12 @@ class DeltaLog:
         except _WRONG_ACTIONS as error:
             raise damaged(entry_path(number), f"the log up to here is wrong ({error!r})") from error
         return state
+
+    def _read_entries(self, begin: int, end: int) -> Iterator[tuple[int, bytes | None]]:
+        """Entries in order, a block at a time: there may be many, or the first may be missing."""
+        for at in range(begin, end, READ_ENTRIES):
+            numbers = range(at, min(at + READ_ENTRIES, end))
+            yield from zip(numbers, self._entries.read_many(numbers), strict=True)
 
     def write_checkpoint(self, number: int, removed_since_ms: int, *, even_so: bool) -> None:
         """Write a checkpoint at an entry, if one is due, or if readers do not find the last one, or
@@ -224,7 +231,8 @@ class DeltaLog:
 
     def _write_checkpoint(self, number: int, removed_since_ms: int) -> None:
         try:
-            rows = self.table(number).checkpoint(removed_since_ms)
+            self._table = self.table(number).forgetting(removed_since_ms)
+            rows = self._table.checkpoint()
             sink = pa.BufferOutputStream()
             pq.write_table(rows, sink, compression="snappy")
             data = sink.getvalue().to_pybytes()
@@ -277,6 +285,26 @@ class DeltaLog:
             for number in [_number(_ENTRY, info.key), _number(_CHECKPOINT, info.key)]
             if number is not None and number < after - 1 and info.modified_ms < before_ms
         ]
+
+    def at_or_since(
+        self, kept: Iterable[ObjectInfo], since_ms: int
+    ) -> tuple[int, TableState] | None:
+        """When the entry was put that was the newest at a time, and the table at it. If it is not
+        among these objects, or cannot be read, the first later one that can be. None if there is
+        none."""
+        entries: dict[int, int] = {}
+        checkpoints: set[int] = set()
+        for info in kept:
+            if (number := _number(_ENTRY, info.key)) is not None:
+                entries[number] = info.modified_ms
+            elif (number := _number(_CHECKPOINT, info.key)) is not None:
+                checkpoints.add(number)
+        begin = max((n for n, put_ms in entries.items() if put_ms < since_ms), default=0)
+        later = (n for n in entries.keys() & checkpoints if n > begin)
+        for number in [*entries.keys() & {begin}, *sorted(later)]:
+            with suppress(CorruptTopicError):
+                return entries[number], self._read_table(number)
+        return None
 
     def _looked(self) -> _Listed:
         """The part of the log that readers of the newest entry need: from the checkpoint on that

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from pylogtable.format.config import LATEST, MANIFEST_RETENTION_MS
+from pylogtable.format.config import LATEST, MANIFEST_RETENTION_MS, TABLES_KEEP_MS
 from pylogtable.format.model import MAX_OFFSET, TopicInfo
 from pylogtable.format.published_state import PublishedState
 from pylogtable.format.schema import WireType, from_arrow, widens
@@ -183,14 +183,30 @@ class DeltaTable:
         return {*table.paths.to_pylist(), *table.removed_since(since_ms).to_pylist()}
 
     def old_objects(self, listing: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
-        """The objects of the log that only versions before this time need [PUB-7]."""
+        """The objects of the table that only versions before this time need, or entries that are
+        gone [PUB-7], [PUB-9]."""
         listed = [*listing]
-        old = [info for info in listed if is_vectors(info.key) and info.modified_ms < before_ms]
-        newest = self._log.newest() if old else None
-        if newest is not None:
-            needed = objects_of(self._log.table(newest.number).vectors(since_ms=before_ms))
-            old = [info for info in old if info.key not in needed]
-        return [*self._log.old_entries(listed, before_ms), *old]
+        old = self._log.old_entries(listed, before_ms)
+        gone = {info.key for info in old}
+        kept = [info for info in listed if info.key not in gone]
+        return [*old, *self._old_vectors(kept, before_ms)]
+
+    def _old_vectors(self, kept: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
+        """The first entry that can still be asked for needs the vectors that the table has at it.
+        Later ones also need younger vectors: a publication writes them after it has read the entry
+        before its own. An hour is added, for stores whose times are not quite in order."""
+        kept = [*kept]
+        vectors = [info for info in kept if is_vectors(info.key)]
+        newest = self._log.newest() if vectors else None
+        if newest is None:
+            return [info for info in vectors if info.modified_ms < before_ms]
+        first = self._log.at_or_since(kept, before_ms)
+        if first is None:
+            return []
+        put_ms, table = first
+        needed = objects_of([*table.vectors(), *self._log.table(newest.number).vectors()])
+        early_ms = put_ms - TABLES_KEEP_MS
+        return [info for info in vectors if info.modified_ms < early_ms and info.key not in needed]
 
 
 def _state(
