@@ -107,11 +107,14 @@ def write_bytes(data: Any) -> None:
 
 
 def write_error(line: str) -> None:
-    """Print a line to standard error; ignore it if nobody can read it."""
+    """Print a line to standard error; ignore it if nobody can read it. If a disk is full, there may
+    be room for a later one."""
     try:
         print(line, file=sys.stderr, flush=True)
-    except OSError:
+    except BrokenPipeError:
         discard(sys.stderr)
+    except OSError:
+        pass
 
 
 def is_terminal(stream: IO[str] | None) -> bool:

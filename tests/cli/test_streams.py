@@ -91,3 +91,21 @@ def test_output_that_cannot_be_written_is_reported_in_one_line(clicks: pylogtabl
         ran = bash(f"$P {command} > /dev/full")
         assert (ran.returncode, ran.stderr.count("\n")) == (1, 1), ran
         assert "No space left on device" in ran.stderr
+
+
+def test_messages_come_again_once_the_disk_has_room(tmp_path: Path) -> None:
+    """The log of a service is a file. A disk that was full for a moment must not end it."""
+    code = (
+        "from resource import *\n"
+        "from pylogtable.cli.streams import write_error\n"
+        "write_error('one')\n"
+        "setrlimit(RLIMIT_FSIZE, (4, RLIM_INFINITY))\n"
+        "write_error('two')\n"
+        "setrlimit(RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))\n"
+        "write_error('three')\n"
+    )
+    with (tmp_path / "log").open("w") as log:
+        ran = subprocess.run([sys.executable, "-c", code], env=environment(), stderr=log)
+    assert ran.returncode == 0
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line for line in lines if line != "two"] == ["one", "three"]
