@@ -13,7 +13,7 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -216,6 +216,10 @@ class CountingStore(_Wrapper):
     def delete(self, key: str) -> None:
         self._count("delete", key)
         self._inner.delete(key)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        self._count("delete_many", ",".join(keys))
+        self._inner.delete_many(keys)
 
     @contextmanager
     def open_output(self, key: str) -> Iterator[pa.NativeFile]:

@@ -22,6 +22,7 @@ from pylogtable.store import Store
 from tests.builders import IN_FILES, Clock, limited, topic_of_older_writer
 from tests.builders import runtime as fake_runtime
 from tests.publish.plain_iceberg import (
+    check_newest,
     check_rows,
     expected_rows,
     hide_pyiceberg,
@@ -302,6 +303,46 @@ def test_stale_hint_keeps_the_metadata_files_that_it_leads_to(tmp_path: Path) ->
     newest = table.newest()
     assert newest is not None
     assert newest.number == 4
+
+
+def test_hint_of_a_slow_publisher_is_mended_by_its_next_look(tmp_path: Path) -> None:
+    """A faster one lands before the slow one has written its hint, which names an older file then.
+    In `pylogtable run` the slow one looks again at once: it has not shown the newest version."""
+    fast = make_topic(open_at(tmp_path))
+    armed = False
+
+    def decide(verb: str, key: str) -> Fault | None:
+        nonlocal armed
+        if armed and verb == "write" and key.endswith("version-hint.text"):
+            armed = False
+            fast.append(batch(1))
+            fast.publish(["iceberg"])
+        return None
+
+    slow = Store(FaultyStore(LocalStore(tmp_path), decide), Runtime()).topic("orders")
+    slow.publish(["iceberg"])
+    slow.append(batch(0))
+    armed = True
+    (table,) = slow.publish(["iceberg"]).tables
+    hint = tmp_path / "orders" / "metadata" / "version-hint.text"
+    assert (hint.read_text(), numbers_of(tmp_path / "orders")[-1]) == ("2", 3)
+    assert table.version < slow.version
+    slow.publish(["iceberg"])
+    check_newest(slow, tmp_path / "orders")
+
+
+def test_unpublish_sends_few_requests(tmp_path: Path) -> None:
+    disk = CountingStore(LocalStore(tmp_path))
+    topic = make_topic(Store(disk, Runtime()))
+    for number in range(12):
+        topic.append(batch(number))
+        topic.publish(["iceberg"])
+    files = [*(tmp_path / "orders" / "metadata").iterdir()]
+    disk.reset()
+    assert topic.unpublish(["iceberg"]) == len(files) - 1
+    deletes = {verb: n for verb, n in disk.counts.items() if verb.startswith("delete")}
+    assert deletes == {"delete": 2, "delete_many": 3}
+    assert not list((tmp_path / "orders" / "metadata").iterdir())
 
 
 def test_columns_follow_and_old_snapshots_keep_theirs(tmp_path: Path) -> None:

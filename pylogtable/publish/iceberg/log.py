@@ -211,35 +211,36 @@ class IcebergLog:
             _logger.warning("old metadata of %s was not removed: %s", self._store.url, error)
 
     def remove(self) -> int:
-        """Remove the table; the topic's files stay. The newest metadata file goes first: until the
-        last is gone, readers see an older version of the topic. What a publication puts meanwhile
-        is removed, too."""
-        if not (mine := self._mine()):
+        """Remove the table; the topic's files stay. The newest metadata file goes first, so that a
+        publication after it notices, and then the others: until the last is gone, readers see an
+        older version of the topic. What a publication puts meanwhile is removed, too."""
+        files, others = self._mine()
+        if not files and not others:
             return 0
         try:
             self._find_newest()  # raises if the table is somebody else's
         except CorruptTopicError:
-            if not any(is_avro(key) for key in mine):
+            if not any(is_avro(key) for key in others):
                 raise  # nothing says that it was ours
         self._store.delete(HINT_PATH)
         self._known = {}
         removed = 0
-        while mine:
-            for key in mine:
-                self._store.delete(key)
-            removed += len(mine)
-            mine = self._mine()
+        while files or others:
+            for some in (files[:1], files[1:], others):
+                self._store.delete_many(some)
+            removed += len(files) + len(others)
+            files, others = self._mine()
         self._store.delete(HINT_PATH)  # a publication may have written it meanwhile
         self._store.remove_empty_folders(METADATA_DIR)
         return removed
 
-    def _mine(self) -> list[str]:
-        """What to remove: metadata files, the newest first, then what they refer to."""
+    def _mine(self) -> tuple[list[str], list[str]]:
+        """What to remove: metadata files, the newest first, and what they refer to."""
         keys = [info.key for info in self._store.list(METADATA_DIR)]
         files = sorted((key for key in keys if _number(key)), key=_by_number, reverse=True)
         avro = [key for key in keys if is_avro(key) or is_delete_file(key)]
         checksums = [key for key in keys if _CHECKSUM.fullmatch(key)]
-        return [*files, *avro, *checksums] if files or avro else []
+        return files, [*avro, *checksums] if files or avro else []
 
     def old_files(
         self, listing: Iterable[ObjectInfo], before_ms: int, day_ms: int
