@@ -10,6 +10,7 @@ from pylogtable.metrics.build import build_sample
 from pylogtable.metrics.exposition import library, registry_of
 from pylogtable.metrics.process_account import CopyProgress, JobRun, ProcessAccount
 from pylogtable.metrics.sample import Sample
+from pylogtable.metrics.scrape_server import SILENT_SECONDS, ScrapeServer
 from pylogtable.metrics.store_watch import StoreWatch
 from pylogtable.observe import listen_to_requests
 from pylogtable.operation import Closing
@@ -72,7 +73,9 @@ class MetricsServer(Closing):
         client = library()
         registry = registry_of(self._samples)
         client.ProcessCollector(registry=registry)
-        self._server, self._thread = _started(client, port, host, registry)
+        handler = client.MetricsHandler.factory(registry)
+        handler.timeout = SILENT_SECONDS
+        self._server = _started(host, port, handler)
         self._stop_listening = listen_to_requests(self._account.request)
         shown = f"[{host}]" if ":" in host else host
         #: Where Prometheus finds the metrics.
@@ -94,9 +97,7 @@ class MetricsServer(Closing):
     def close(self) -> None:
         """Stop to serve."""
         self._stop_listening()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
     def _samples(self) -> list[Sample]:
         of_topics = self._watch.samples(per_partition=self._per_partition)
@@ -104,13 +105,12 @@ class MetricsServer(Closing):
         return [self._build, *of_topics, *self._account.samples()]
 
 
-def _started(client: Any, port: int, host: str, registry: Any) -> tuple[Any, Any]:
+def _started(host: str, port: int, handler: Any) -> ScrapeServer:
     try:
-        found: tuple[Any, Any] = client.start_http_server(port, addr=host, registry=registry)
+        return ScrapeServer(host, port, handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidRequestError(
             f"metrics cannot be served at {host}:{port}: {reason}. Give another port or address "
             "(--metrics-port, --metrics-host)"
         ) from error
-    return found

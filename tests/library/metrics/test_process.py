@@ -16,6 +16,7 @@ from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
 from pylogtable.metrics import MetricsServer, serve_metrics
 from pylogtable.metrics.exposition import text_of
 from pylogtable.metrics.process_account import ProcessAccount
+from pylogtable.metrics.scrape_server import MOST_CONNECTIONS, SILENT_SECONDS
 from pylogtable.mirror.report import MirrorProgress
 from pylogtable.observe import Request
 from pylogtable.storage.memory import MemoryStore
@@ -163,6 +164,42 @@ def test_a_server_that_is_closed_answers_no_more(store: Store) -> None:
         scraped(server, "")
 
 
+def connections(server: MetricsServer, count: int) -> list[socket.socket]:
+    """Open connections that say nothing."""
+    place = ("127.0.0.1", server._server.server_port)
+    return [socket.create_connection(place, timeout=60) for _ in range(count)]
+
+
+def test_connections_that_say_nothing_are_closed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pylogtable.metrics.serve.SILENT_SECONDS", 0.05)
+    with serve_metrics(store, 0, command="run", host="127.0.0.1") as server:
+        for one in connections(server, 2):
+            one.send(b"GET /metrics HTTP/1.0\r\n")
+            assert one.recv(1) == b""
+            one.close()
+
+
+def test_many_connections_keep_neither_threads_nor_scrapes(store: Store) -> None:
+    """The oldest ones are closed. Those that are left end with the server."""
+    with serve_metrics(store, 0, command="run", host="127.0.0.1") as server:
+        idle = connections(server, MOST_CONNECTIONS + 5)
+        scraped(server, "")
+        closed, left = idle[:6], idle[6:]
+        for one in closed:
+            assert one.recv(1) == b""
+        for one in left:
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(1)
+    for one in left:
+        one.settimeout(SILENT_SECONDS / 2)
+        assert one.recv(1) == b""
+    for one in idle:
+        one.close()
+
+
 def test_it_is_served_at_all_addresses_unless_one_is_given(store: Store) -> None:
     with serve_metrics(store, 0, command="run") as server:
         assert server.address.startswith("http://0.0.0.0:")
@@ -175,6 +212,8 @@ def test_an_address_that_cannot_be_had_is_named(store: Store, host: str) -> None
         port = taken.getsockname()[1]
         with pytest.raises(InvalidRequestError, match=rf"{host}:{port}.*--metrics-port"):
             serve_metrics(store, port, command="run", host=host)
+    with pytest.raises(InvalidRequestError, match=rf"{host}:70000.*--metrics-port"):
+        serve_metrics(store, 70_000, command="run", host=host)
 
 
 def test_errors_of_topics_are_counted(objects: MemoryStore, clock: Clock) -> None:
