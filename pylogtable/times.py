@@ -77,6 +77,12 @@ def parse_time(text: str, zone: timezone | None = None) -> Moment:
     return when if when.tzinfo is not None else when.replace(tzinfo=zone)
 
 
+def is_within(since_ms: int | None, now_ms: int, for_ms: int) -> bool:
+    """Whether less than a time has passed since then. False too if the clock was set back, or if it
+    has never been."""
+    return since_ms is not None and 0 <= now_ms - since_ms < for_ms
+
+
 def from_us(us: int) -> datetime:
     """The UTC time for a number of microseconds since the epoch."""
     return EPOCH + timedelta(microseconds=us)

@@ -16,6 +16,7 @@ from pylogtable.kafka.import_start import import_topic
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.members import Members
 from pylogtable.store import Store
+from pylogtable.times import is_within
 
 _logger = logging.getLogger(__name__)
 
@@ -66,9 +67,8 @@ class RunningImports:
         for topic in () if self._asked is None else self._asked.topics:
             thread = self._threads.get(topic)
             is_running = thread is not None and thread.is_alive()
-            waited_ms = now_ms - self._ended_ms.get(topic, now_ms - AGAIN_MS)
-            is_due = not 0 <= waited_ms < AGAIN_MS  # below 0 if the clock was set back
-            if not is_running and is_due and self._members.owns(topic):
+            rests = is_within(self._ended_ms.get(topic), now_ms, AGAIN_MS)
+            if not is_running and not rests and self._members.owns(topic):
                 thread = threading.Thread(
                     target=self._import, args=(topic,), name=f"import {topic}"
                 )

@@ -20,6 +20,7 @@ from pylogtable.events import log_event
 from pylogtable.run.share_plan import Beat, living, owner
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
+from pylogtable.times import is_within
 
 _logger = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class Members:
     def _is_seen(self, now_ms: int) -> bool:
         """Whether the others count this process as alive: its last beat is within the lease. False
         too if the clock was set back since."""
-        return self._seen_ms is not None and 0 <= now_ms - self._seen_ms < LEASE_MS
+        return is_within(self._seen_ms, now_ms, LEASE_MS)
 
     def _was_killed_here(self, member: str) -> bool:
         """True if the claim is of a process of this machine that does not live any more: most
