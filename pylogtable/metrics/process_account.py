@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
@@ -24,12 +25,19 @@ from pylogtable.metrics.catalog import (
 )
 from pylogtable.metrics.sample import Distribution, Sample
 from pylogtable.observe import Request
+from pylogtable.times import is_within
 
 #: The bounds of the latency of requests, in seconds: from a local disk to a store in trouble.
 LATENCIES = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 #: What `run` calls a topic that could not be read. That is no job: it is never told that it could.
 LOOK = "look"
+
+#: A job is not forgotten sooner after it was told of: its topic may have come since the last look,
+#: or it is an import that cannot create its topic, which tries again and again.
+FORGET_MS = 300_000
+#: If nobody has scraped for so long, what is older is forgotten.
+UNSEEN_MS = 24 * 3_600_000
 
 _Labels = tuple[str, ...]
 
@@ -53,7 +61,7 @@ class JobRun(Protocol):
 
 @runtime_checkable
 class CopyProgress(Protocol):
-    """How far an import or a mirror is, since it began. The report of a mirror is one, too."""
+    """How far an import or a mirror is, since it began."""
 
     @property
     def records(self) -> int: ...
@@ -63,13 +71,36 @@ class CopyProgress(Protocol):
     def lag(self) -> dict[int, int]: ...
 
 
+@runtime_checkable
+class CopyReport(CopyProgress, Protocol):
+    """What a mirror did. It has no `source_version` if it was given up."""
+
+    @property
+    def source_version(self) -> int | None: ...
+
+
+@dataclass
+class _Job:
+    """What is known of a job of a topic, and when it was last told of."""
+
+    told_ms: int
+    values: dict[tuple[Metric, _Labels], float] = field(default_factory=dict)
+
+    def add(self, metric: Metric, labels: _Labels, amount: int) -> None:
+        key = (metric, labels)
+        self.values[key] = self.values.get(key, 0) + amount
+
+
 class ProcessAccount:
     """Counts what happens. `store` is the one that jobs and copies are about."""
 
     def __init__(self, store: str) -> None:
         self._store = store
         self._lock = Lock()
-        self._values: defaultdict[Metric, dict[_Labels, float]] = defaultdict(dict)
+        #: By topic and name. The one that was told of last is at the end.
+        self._jobs: OrderedDict[tuple[str, str], _Job] = OrderedDict()
+        self._seen_ms: int | None = None
+        self._errors: defaultdict[_Labels, int] = defaultdict(int)
         self._requests: dict[_Labels, list[int]] = {}
         self._request_seconds: defaultdict[_Labels, float] = defaultdict(float)
 
@@ -85,32 +116,36 @@ class ProcessAccount:
     def failed(self, error: Exception) -> None:
         """Count an error by its code."""
         with self._lock:
-            self._add(ERRORS, (_code_of(error),), 1)
+            self._errors[(_code_of(error),)] += 1
 
     def job_ran(self, run: JobRun) -> None:
         """Count a job that has ended, and what it has copied if it is a mirror. An import has told
         that itself by `progress_of`."""
+        if run.error is not None:
+            self.failed(run.error)
+        if run.job == LOOK and run.error is not None:
+            return
         labels = (self._store, run.topic, run.job)
         ended = run.began_ms / 1000 + run.seconds
-        if run.job == LOOK and run.error is not None:
-            self.failed(run.error)
-            return
         with self._lock:
-            self._values[JOB_DURATION][labels] = run.seconds
+            job = self._told(run.topic, run.job, int(ended * 1000))
+            job.values[JOB_DURATION, labels] = run.seconds
+            # How far behind a copy is that has failed or was given up, nobody knows. Another
+            # process may have it now, and tells that.
+            job.values.pop((COPY_LAG, labels), None)
             if run.error is not None:
-                self._add(JOB_RUNS, (*labels, "failed"), 1)
-                self._add(ERRORS, (_code_of(run.error),), 1)
-                self._values[JOB_FAILURE][labels] = ended
+                job.add(JOB_RUNS, (*labels, "failed"), 1)
+                job.values[JOB_FAILURE, labels] = ended
                 return
-            self._add(JOB_RUNS, (*labels, "ok"), 1)
-            self._values[JOB_SUCCESS][labels] = ended
-            if isinstance(run.report, CopyProgress):
-                self._add(COPIED_RECORDS, labels, run.report.records)
-                self._add(COPIED_BYTES, labels, run.report.size_bytes)
-                self._values[COPY_LAG][labels] = sum(run.report.lag.values())
-            else:  # an import was stopped: how it goes on is told by the process that has it now
-                self._values[COPY_LAG].pop(labels, None)
-                self._values[COPY_PROGRESS].pop(labels, None)
+            job.add(JOB_RUNS, (*labels, "ok"), 1)
+            job.values[JOB_SUCCESS, labels] = ended
+            if isinstance(run.report, CopyReport):
+                job.add(COPIED_RECORDS, labels, run.report.records)
+                job.add(COPIED_BYTES, labels, run.report.size_bytes)
+                if run.report.source_version is not None:
+                    job.values[COPY_LAG, labels] = sum(run.report.lag.values())
+            else:  # an import was stopped
+                job.values.pop((COPY_PROGRESS, labels), None)
 
     def progress_of(
         self, job: str, topic: str, clock: Callable[[], int]
@@ -121,37 +156,53 @@ class ProcessAccount:
 
         def tell(at: CopyProgress) -> None:
             nonlocal records, size
+            now_ms = clock()
             with self._lock:
-                self._add(COPIED_RECORDS, labels, at.records - records)
-                self._add(COPIED_BYTES, labels, at.size_bytes - size)
-                self._values[COPY_LAG][labels] = sum(at.lag.values())
-                self._values[COPY_PROGRESS][labels] = clock() / 1000
+                mine = self._told(topic, job, now_ms)
+                mine.add(COPIED_RECORDS, labels, at.records - records)
+                mine.add(COPIED_BYTES, labels, at.size_bytes - size)
+                mine.values[COPY_LAG, labels] = sum(at.lag.values())
+                mine.values[COPY_PROGRESS, labels] = now_ms / 1000
             records, size = at.records, at.size_bytes
 
         return tell
 
-    def forget(self, topics: Collection[str]) -> None:
-        """Forget the jobs and copies of topics that are gone."""
+    def forget(self, is_asked_for: Callable[[str, str], bool], now_ms: int) -> None:
+        """Forget the jobs that nobody asks for any more: their topics are gone, or have other
+        settings. `is_asked_for` takes a topic and a job."""
         with self._lock:
-            for metric, values in self._values.items():
-                if "topic" in metric.labels:
-                    at = metric.labels.index("topic")
-                    for labels in [one for one in values if one[at] in topics]:
-                        del values[labels]
+            self._seen_ms = now_ms
+            for (topic, name), job in list(self._jobs.items()):
+                if is_within(job.told_ms, now_ms, FORGET_MS):
+                    continue
+                if not is_asked_for(topic, name):
+                    del self._jobs[topic, name]
+                # A copy that is behind tells so again, unless another process has it.
+                elif job.values.get(lag := (COPY_LAG, (self._store, topic, name))):
+                    del job.values[lag]
 
     def samples(self) -> list[Sample]:
         """The values now."""
         with self._lock:
             return [*self._numbers(), *self._latencies()]
 
-    def _add(self, metric: Metric, labels: _Labels, amount: int) -> None:
-        values = self._values[metric]
-        values[labels] = values.get(labels, 0) + amount
+    def _told(self, topic: str, name: str, at_ms: int) -> _Job:
+        """The job, which is told of now."""
+        key = (topic, name)
+        job = self._jobs.setdefault(key, _Job(at_ms))
+        job.told_ms = at_ms
+        self._jobs.move_to_end(key)
+        if self._seen_ms is None or at_ms - self._seen_ms >= UNSEEN_MS:
+            while at_ms - next(iter(self._jobs.values())).told_ms >= UNSEEN_MS:
+                self._jobs.popitem(last=False)
+        return job
 
     def _numbers(self) -> Iterator[Sample]:
-        for metric, values in self._values.items():
-            for labels, value in values.items():
+        for job in self._jobs.values():
+            for (metric, labels), value in job.values.items():
                 yield Sample(metric, labels, value)
+        for labels, count in self._errors.items():
+            yield Sample(ERRORS, labels, count)
 
     def _latencies(self) -> Iterator[Sample]:
         for labels, counts in self._requests.items():

@@ -66,10 +66,13 @@ class MetricsServer(Closing):
         self._clock = store._runtime.clock
         self._account = ProcessAccount(store.url)
         self._watch = StoreWatch(
-            store, topics, on_error=self._account.failed, on_removed=self._account.forget
+            store,
+            topics,
+            per_partition=per_partition,
+            on_error=self._account.failed,
+            on_around=self._account.forget,
         )
         self._build = build_sample(store.url, command)
-        self._per_partition = per_partition
         client = library()
         registry = registry_of(self._samples)
         client.ProcessCollector(registry=registry)
@@ -100,7 +103,7 @@ class MetricsServer(Closing):
         self._server.close()
 
     def _samples(self) -> list[Sample]:
-        of_topics = self._watch.samples(per_partition=self._per_partition)
+        of_topics = self._watch.samples()
         # The looks above count among the requests and errors below.
         return [self._build, *of_topics, *self._account.samples()]
 

@@ -56,6 +56,5 @@ def store_metrics_json(
 def _samples(
     store: Store, per_partition: bool, on_error: Callable[[LogTableError], object]
 ) -> list[Sample]:
-    watch = StoreWatch(store, on_error=on_error)
-    of_topics = watch.samples(per_partition=per_partition, at_once=True)
-    return [build_sample(store.url, "metrics"), *of_topics]
+    watch = StoreWatch(store, per_partition=per_partition, on_error=on_error)
+    return [build_sample(store.url, "metrics"), *watch.samples(at_once=True)]

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from pylogtable.errors import LogTableError, TopicNotFoundError
 from pylogtable.format.config import known_formats
+from pylogtable.jobs.job import MaintainOptions
 from pylogtable.log.group_objects import load_groups
+from pylogtable.maintain import JOBS, job_for
 from pylogtable.metrics.group_lag import GroupLags, RunRecords
 from pylogtable.metrics.table_lag import table_figures
 from pylogtable.metrics.topic_figures import (
@@ -23,6 +25,7 @@ from pylogtable.metrics.topic_figures import (
     segment_figures,
 )
 from pylogtable.store import Store
+from pylogtable.times import is_within
 from pylogtable.topic import Topic
 
 #: How often segments are measured if that may load leaves of the index.
@@ -32,11 +35,11 @@ REST_FACTOR = 50
 
 
 class _Measured(NamedTuple):
-    """What was measured last, and when it was, and until when it is left alone."""
+    """What was measured last, and when it was, and for how long it is left alone."""
 
     version: int
     at_ms: int
-    rests_until_ms: int
+    rest_ms: int
 
 
 class TopicWatch:
@@ -61,6 +64,12 @@ class TopicWatch:
         """True if the next look is cheap."""
         return self._topic is not None
 
+    def asks_for(self, job: str) -> bool:
+        """True if the topic is there, and its settings ask for a job, as far as that is known."""
+        if self.state is None or job not in JOBS:
+            return self.is_there
+        return job_for(job, self.state.snapshot, MaintainOptions()) is not None
+
     def look(self, *, around: bool) -> None:
         """Find what the topic is now. An error is kept, and not raised."""
         try:
@@ -83,7 +92,7 @@ class TopicWatch:
         if self._measured is None:
             return True
         snapshot, last = self.state.snapshot, self._measured
-        if not last.at_ms <= now_ms < last.rests_until_ms:
+        if not is_within(last.at_ms, now_ms, last.rest_ms):
             return last.version != snapshot.version or snapshot.config.min_compaction_lag_ms > 0
         return last.version != snapshot.version and not self.needs_leaves
 
@@ -106,7 +115,7 @@ class TopicWatch:
             figures = segment_figures(state.snapshot, entries, now_ms)
         finally:
             rest_ms = max(MEASURE_MS, round((monotonic() - began) * 1000 * REST_FACTOR))
-            self._measured = _Measured(state.snapshot.version, now_ms, now_ms + rest_ms)
+            self._measured = _Measured(state.snapshot.version, now_ms, rest_ms)
             self.segments = figures
 
     def _opened(self) -> Topic:

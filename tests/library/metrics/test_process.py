@@ -15,14 +15,16 @@ import pytest
 from pylogtable.errors import InvalidRequestError, LogTableError, StorageError
 from pylogtable.metrics import MetricsServer, serve_metrics
 from pylogtable.metrics.exposition import text_of
-from pylogtable.metrics.process_account import ProcessAccount
+from pylogtable.metrics.process_account import FORGET_MS, UNSEEN_MS, ProcessAccount
 from pylogtable.metrics.scrape_server import MOST_CONNECTIONS, SILENT_SECONDS
-from pylogtable.mirror.report import MirrorProgress
+from pylogtable.metrics.store_watch import AROUND_MS
+from pylogtable.mirror.report import MirrorProgress, MirrorReport
 from pylogtable.observe import Request
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import T0, Clock, fill, make_store
 from tests.library.metrics.values import Values
+from tests.stores import FailingStore
 
 URL = "s3://bucket/logs"
 
@@ -63,13 +65,20 @@ def test_jobs_are_counted_by_outcome(account: ProcessAccount) -> None:
     assert found.of("errors_total", code=getattr(StorageError, "code", "StorageError")) == 1
 
 
+def mirror_report(lag: int = 0, *, is_whole: bool = True) -> MirrorReport:
+    """A mirror that has brought 4 records, and copied all or was stopped before."""
+    source_version = 1 if is_whole else None
+    return MirrorReport("t", "s", "c", source_version, 1, 4, 0, 400, 1, 0, 1, 3.0, {0: lag})
+
+
 def test_a_mirror_is_counted_while_it_runs_and_when_it_has_run(account: ProcessAccount) -> None:
+    report = mirror_report()
     tell = account.progress_of("mirror", "copy", lambda: T0)
     tell(MirrorProgress(10, 1_000, 1, 1.0, {0: 5, 1: 2}))
     tell(MirrorProgress(15, 1_500, 2, 2.0, {0: 0, 1: 2}))
     again = account.progress_of("mirror", "copy", lambda: T0 + 1_000)  # it failed, and began anew
     again(MirrorProgress(1, 100, 1, 1.0, {0: 0, 1: 1}))
-    account.job_ran(Ran("copy", "mirror", T0, 3.0, MirrorProgress(4, 400, 1, 3.0, {0: 0})))
+    account.job_ran(Ran("copy", "mirror", T0, 3.0, report))
     found = values(account)
     mine = {"topic": "copy", "job_name": "mirror"}
     assert found.of("copied_records_total", **mine) == 20
@@ -101,14 +110,59 @@ def test_requests_have_a_histogram_for_each_kind_and_outcome(account: ProcessAcc
     assert found.of("request_duration_seconds_count", kind="put", outcome="exists") == 1
 
 
-def test_topics_that_are_gone_are_forgotten(account: ProcessAccount) -> None:
+def test_the_lag_of_a_copy_that_another_process_may_have_is_not_shown(
+    account: ProcessAccount,
+) -> None:
+    """That one shows it: the dashboard takes the maximum."""
+
+    def lag_after(ran: Ran, at_ms: int = T0 + 1_000) -> float | None:
+        account.job_ran(ran)
+        account.forget(lambda topic, job: True, at_ms)
+        return values(account).of("copy_lag_records", topic="orders")
+
+    behind = Ran("orders", "mirror", T0, 0.0, mirror_report(3))
+    assert lag_after(behind) == 3
+    assert lag_after(Ran("orders", "mirror", T0, 0.0, mirror_report(3, is_whole=False))) is None
+    assert lag_after(behind) == 3
+    assert lag_after(Ran("orders", "mirror", error=StorageError("no"))) is None
+    assert lag_after(behind, T0 + FORGET_MS) is None  # here it would have run again
+    assert lag_after(Ran("orders", "mirror", report=mirror_report()), T0 + UNSEEN_MS) == 0
+    assert values(account).of("copied_records_total") == 20
+    tell = account.progress_of("import", "users", lambda: T0)
+    tell(MirrorProgress(10, 1_000, 1, 1.0, {0: 5}))
+    account.job_ran(Ran("users", "import", error=StorageError("no")))
+    assert values(account).of("copy_lag_records", topic="users") is None
+    assert values(account).of("copy_last_progress_timestamp_seconds", topic="users") == T0 / 1000
+
+
+def test_jobs_that_nobody_asks_for_are_forgotten(account: ProcessAccount) -> None:
+    """A while after they were told of: the topic may be new, and an import that cannot create its
+    topic tries again and again."""
     for topic in ("orders", "users"):
-        account.job_ran(Ran(topic, "merge"))
+        account.job_ran(Ran(topic, "merge", seconds=0.0))
         account.progress_of("import", topic, lambda: T0)(MirrorProgress(1, 1, 1, 1.0, {0: 1}))
     account.failed(StorageError("no"))
-    account.forget({"orders"})
-    assert values(account).topics() == {"users"}
-    assert "pylogtable_errors" in values(account).families
+    asked = [("users", "merge")]
+    account.forget(lambda topic, job: (topic, job) in asked, T0 + FORGET_MS - 1)
+    assert values(account).topics() == {"orders", "users"}
+    account.forget(lambda topic, job: (topic, job) in asked, T0 + FORGET_MS)
+    found = values(account)
+    assert found.of("job_runs_total") == 1
+    assert found.of("job_runs_total", topic="users", job_name="merge") == 1
+    assert found.of("copied_records_total") is None
+    assert found.of("errors_total") == 1
+
+
+def test_if_nobody_scrapes_only_the_last_day_is_kept(account: ProcessAccount) -> None:
+    def topics_of(days: int, scrape_ms: int) -> set[str]:
+        for at_ms in range(T0, T0 + days * UNSEEN_MS + 1, UNSEEN_MS // 2):
+            account.job_ran(Ran(f"topic-{at_ms - T0}", "merge", at_ms, 0.0))
+            if at_ms % scrape_ms == 0:
+                account.forget(lambda topic, job: True, at_ms)
+        return values(account).topics()
+
+    assert len(topics_of(10, scrape_ms=T0 * T0)) == 2
+    assert len(topics_of(10, scrape_ms=1)) == 21
 
 
 @pytest.fixture
@@ -116,6 +170,47 @@ def served(store: Store) -> Any:
     fill(store.create_topic("orders"))
     with serve_metrics(store, 0, command="run", host="127.0.0.1") as server:
         yield server
+
+
+def test_a_job_that_ends_after_its_topic_is_gone_is_forgotten(store: Store, clock: Clock) -> None:
+    """As are jobs of topics that lived between two scrapes, and jobs that the settings ask for no
+    more. Else their alerts would last as long as the process."""
+    for name, formats in (("orders", "none"), ("users", "iceberg"), ("stays", "iceberg")):
+        store.create_topic(name, config={"publish.formats": formats})
+    failure = "job_last_failure_timestamp_seconds"
+    with serve_metrics(store, 0, command="run", host="127.0.0.1") as server:
+        scraped(server, "")
+        store.delete_topic("orders")
+        clock.tick(AROUND_MS)
+        assert scraped(server, "")[1].of("topic_up", topic="orders") is None
+        server.job_ran(Ran("orders", "vacuum", clock(), 0.0, error=StorageError("no")))
+        server.job_ran(Ran("short", "publication", clock(), 0.0))
+        for name in ("users", "stays"):
+            server.job_ran(Ran(name, "publication", clock(), 0.0, error=StorageError("no")))
+        store.topic("users").alter(config={"publish.formats": "none"})
+        clock.tick(AROUND_MS)
+        _, found = scraped(server, "")
+        assert found.of(failure, topic="orders") == found.of(failure, topic="users")
+        clock.tick(FORGET_MS)
+        _, found = scraped(server, "")
+    assert found.topics() == {"users", "stays"}
+    assert found.of(failure) == found.of(failure, topic="stays")
+    assert found.of("job_runs_total", topic="stays") == 1
+
+
+def test_nothing_is_forgotten_while_the_store_cannot_be_listed(
+    objects: MemoryStore, clock: Clock
+) -> None:
+    failing = FailingStore(objects)
+    store = make_store(failing, clock)
+    with serve_metrics(store, 0, command="run", host="127.0.0.1") as server:
+        server.job_ran(Ran("orders", "merge", clock(), 0.0, error=StorageError("no")))
+        failing.fails = lambda verb, key: True
+        for _ in range(2):
+            clock.tick(FORGET_MS)
+            _, found = scraped(server, "")
+            assert found.of("store_up") == 0
+            assert found.of("job_runs_total", topic="orders") == 1
 
 
 def scraped(server: MetricsServer, accept: str) -> tuple[str, Values]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
 from pylogtable.format.config import DAY_MS
 from pylogtable.metrics import store_metrics, store_metrics_json
 from pylogtable.metrics.exposition import text_of
-from pylogtable.metrics.store_watch import AROUND_MS, LOOK_MS, RETRY_MS, StoreWatch
+from pylogtable.metrics.store_watch import AROUND_MS, LOOK_MS, OLD_MS, RETRY_MS, StoreWatch
 from pylogtable.metrics.topic_watch import MEASURE_MS
+from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import (
@@ -24,6 +28,7 @@ from tests.builders import (
     kafka,
     make_holes,
     make_store,
+    runtime,
     times,
 )
 from tests.library.metrics.values import Values
@@ -256,15 +261,13 @@ def test_topic_named_as_the_folder_of_commits_does_not_make_its_store_a_topic(
 
 
 def test_topics_come_and_go(store: Store, clock: Clock) -> None:
-    gone: list[str] = []
-    watch = StoreWatch(store, on_removed=gone.extend)
+    watch = StoreWatch(store)
     store.create_topic("orders").append(kafka(["a"]))
     assert text(watch).topics() == {"orders"}
     store.create_topic("users")
     store.delete_topic("orders")
     clock.tick(RETRY_MS)
     assert text(watch).topics() == {"users"}
-    assert gone == ["orders"]
     store.create_topic("orders").append(kafka(["a", "b"]))
     clock.tick(RETRY_MS)
     assert text(watch).of("topic_records", topic="orders") == 2
@@ -337,8 +340,16 @@ def test_group_and_table_that_are_a_second_behind_never_seem_later(
     assert seen == pytest.approx([1.0] * 12, abs=0.01)
 
 
+def store_that_measures_in(seconds: float, clock: Clock) -> Store:
+    """A store with small leaves, to measure which seems to take so long."""
+    ticks = itertools.count()
+    objects = MemoryStore().with_limits(SMALL)
+    usual = make_store(objects, clock)._runtime
+    return Store(objects, replace(usual, monotonic=lambda: next(ticks) * seconds))
+
+
 def test_leaves_are_measured_every_few_minutes_only(clock: Clock) -> None:
-    store = make_store(clock=clock, limits=SMALL)
+    store = store_that_measures_in(0.1, clock)
     topic = store.create_topic("orders", config=IN_FILES)
     fill(topic, 20)
     watch = StoreWatch(store)
@@ -353,6 +364,64 @@ def test_leaves_are_measured_every_few_minutes_only(clock: Clock) -> None:
     assert text(watch).of("topic_small_segments") == 40
 
 
+@pytest.fixture
+def gate() -> Iterator[Event]:
+    """Requests of the slow store wait while it is not set."""
+    gate = Event()
+    gate.set()
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def slow(objects: MemoryStore, gate: Event, clock: Clock) -> Store:
+    """A store whose looks are in the background, as they are in a program."""
+    waiting = FailingStore(objects)
+    waiting.fails = lambda verb, key: not gate.wait(60)
+    return Store(waiting, replace(runtime(clock), later=Runtime().later))
+
+
+def test_scrapes_are_answered_from_memory_while_a_look_takes_long(
+    slow: Store, gate: Event, clock: Clock
+) -> None:
+    """And none of them begins another one."""
+    topic = slow.create_topic("orders")
+    topic.append(kafka(["a"]))
+    watch = StoreWatch(slow, wait_seconds=0)
+    assert text(watch).of("topic_records") == 1
+    topic.append(kafka(["b"]))
+    clock.tick(LOOK_MS)
+    gate.clear()
+    looks = set()
+    for _ in range(3):
+        assert text(watch).of("topic_records") == 1
+        looks.add(watch._looking)
+        clock.tick(LOOK_MS)
+    assert len(looks) == 1
+    gate.set()
+    watch._looking.result(60)
+    assert text(watch).of("topic_records") == 2
+    topic.append(kafka(["c"]))
+    clock.tick(LOOK_MS - 1)  # from its end: a store is not looked at all the time
+    assert text(watch).of("topic_records") == 2
+    assert {watch._looking} == looks
+
+
+def test_what_is_known_is_not_shown_for_ever(slow: Store, gate: Event, clock: Clock) -> None:
+    """A scrape that gets nothing is an alert. One that gets old figures looks as if all were
+    well."""
+    slow.create_topic("orders")
+    watch = StoreWatch(slow, wait_seconds=0)
+    text(watch)
+    clock.tick(OLD_MS)
+    gate.clear()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(watch.samples)
+        assert not wait([answer], 0.2).done
+        gate.set()
+        assert answer.result(60)
+
+
 def test_the_same_as_json(store: Store) -> None:
     fill(store.create_topic("orders"))
     found = {one["name"]: one for one in store_metrics_json(store)}
@@ -364,10 +433,7 @@ def test_the_same_as_json(store: Store) -> None:
 
 def test_what_takes_long_to_measure_is_measured_more_rarely(clock: Clock) -> None:
     """A topic whose leaves take 12 s is left alone for ten minutes."""
-    seconds = itertools.count(step=12)
-    objects = MemoryStore().with_limits(SMALL)
-    quick = make_store(objects, clock)._runtime
-    store = Store(objects, replace(quick, monotonic=lambda: float(next(seconds))))
+    store = store_that_measures_in(12, clock)
     topic = store.create_topic("orders", config=IN_FILES)
     fill(topic, 20)
     watch = StoreWatch(store)
