@@ -35,7 +35,7 @@ class ScrapeServer(ThreadingTCPServer):
         #: The connections that are open, the oldest one first.
         self._open: dict[Any, None] = {}
         self._lock = threading.Lock()
-        super().__init__(address[:2], handler)  # type: ignore[arg-type]
+        super().__init__((str(address[0]), port), handler)
         self._thread = threading.Thread(
             target=self.serve_forever, name="pylogtable metrics", daemon=True
         )

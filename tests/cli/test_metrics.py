@@ -168,7 +168,10 @@ def test_a_program_serves_its_metrics_while_it_works(
     assert found.of("build_info", command=command[0]) == 1
 
 
-def test_run_tells_how_far_its_imports_are(store_dir: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["run", "import"])
+def test_a_program_tells_how_far_its_imports_are(
+    store_dir: Path, tmp_path: Path, command: str
+) -> None:
     store = pylogtable.open(store_dir)
     with mock_cluster() as cluster:
         name = cluster.new_topic()
@@ -176,13 +179,21 @@ def test_run_tells_how_far_its_imports_are(store_dir: Path, tmp_path: Path) -> N
         # The mock has no settings, which are asked for when the topic is created here.
         import_topic(store, name, bootstrap_servers=cluster.servers, copy_settings=False)
         cluster.produce(name, 0, [b"b", b"c"])
-        asked = ["--kafka-topic", name, "--bootstrap-servers", cluster.servers]
-        with serving(["run", "--yes", *asked], tmp_path) as address:
+        asked = {
+            "run": ["run", "--yes", "--kafka-topic", name],
+            "import": ["kafka", "import", "--no-copy-settings", "--follow", "--topic", name],
+        }[command]
+        asked += ["--bootstrap-servers", cluster.servers]
+        with serving(asked, tmp_path) as address:
             found = until(
                 lambda: scraped(address),
-                lambda found: found.of("copied_records_total", job_name="import", topic=name),
+                lambda found: (
+                    found.of("copied_records_total", job_name="import", topic=name)
+                    and found.of("topic_up", topic=name)  # an import tells its topic as it begins
+                ),
                 "records",
             )
+    assert found.of("build_info", command=command) == 1
     assert found.of("copied_records_total", topic=name) == 2
     assert found.of("copy_last_progress_timestamp_seconds", topic=name)
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from pylogtable.kafka import import_topic
 from pylogtable.storage.base import Created
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, kafka, make_store
+from tests.kafka.mock import mock_cluster
 from tests.run.loops import driven
 
 
@@ -218,6 +220,23 @@ def test_mirror_is_logged(store: Store, lines: Lines, clock: Clock) -> None:
     assert has(line, store=other.url, source=topic.url, source_version=1, records=2)
     topic.mirror(other)
     assert not [text for text in lines.texts() if text.startswith("a mirror")]
+
+
+def test_import_is_logged(store: Store, lines: Lines) -> None:
+    """A line for each commit, and none if there is nothing new."""
+    with mock_cluster() as cluster:
+        name = cluster.new_topic()
+        cluster.produce(name, 1, [b"a", b"b"])
+        for records in (2, 0):
+            lines.take()
+            import_topic(store, name, bootstrap_servers=cluster.servers, copy_settings=False)
+            found = [line for line in lines.take() if line["text"].startswith("an import")]
+            assert [line["records"] for line in found] == [records] * bool(records)
+            if records:
+                (line,) = found
+                assert line["text"] == f"an import brought 2 records to topic {name}"
+                assert has(line, topic=name, store=store.url, version=store.topic(name).version)
+                assert line["bytes"] > 0
 
 
 def test_library_prints_nothing_by_itself() -> None:

@@ -307,6 +307,8 @@ def test_an_address_that_cannot_be_had_is_named(store: Store, host: str) -> None
         port = taken.getsockname()[1]
         with pytest.raises(InvalidRequestError, match=rf"{host}:{port}.*--metrics-port"):
             serve_metrics(store, port, command="run", host=host)
+    with pytest.raises(InvalidRequestError, match=rf"{host}:70000.*--metrics-port"):
+        serve_metrics(store, 70_000, command="run", host=host)
 
 
 def test_errors_of_topics_are_counted(objects: MemoryStore, clock: Clock) -> None:
