@@ -42,7 +42,8 @@ class LeafObjects:
             with self._lock:
                 self._cached[leaf_id] = leaf
                 while len(self._cached) > self._store.limits.leaves_cached:
-                    del self._loading[self._cached.popitem(last=False)[0]]
+                    # Another thread may have had this lock for longer than the leaf was kept.
+                    self._loading.pop(self._cached.popitem(last=False)[0], None)
         return leaf
 
     def write(self, leaf: Leaf) -> str:

@@ -8,18 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 #: The lane of each job. In a lane, the jobs of a topic run one after the other.
-LOOK, SHAPE, COPY = "look", "shape", "copy"
+LOOK, CLEAN, SHAPE, TIDY, COPY = "look", "clean", "shape", "tidy", "copy"
 LANE_OF = {
     "publication": LOOK,
+    "compaction": CLEAN,
     "retention": SHAPE,
-    "compaction": SHAPE,
     "merge": SHAPE,
-    "vacuum": SHAPE,
-    "group_expiry": SHAPE,
+    "vacuum": TIDY,
+    "group_expiry": TIDY,
     "mirror": COPY,
 }
-#: How many topics a lane works on at a time. A compaction needs memory for keys.
-WIDTH = {LOOK: 16, SHAPE: 2, COPY: 4}
+#: How many topics a lane works on at a time. A compaction needs memory for keys, a merge for row
+#: groups. Of what is due together, the lanes begin in this order: merges come so often that a
+#: compaction of the same topic would find no time between them.
+WIDTH = {LOOK: 16, CLEAN: 2, SHAPE: 2, TIDY: 2, COPY: 4}
+#: Lanes that do not work on a topic at the same time. A compaction would lose its work to a
+#: retention that removes what it has read, and had to copy again what a merge has joined.
+APART = {CLEAN: SHAPE, SHAPE: CLEAN}
 
 
 class Lanes(Protocol):

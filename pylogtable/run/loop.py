@@ -21,7 +21,7 @@ from pylogtable.operation import new_operation
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.kafka_imports import RunningImports
 from pylogtable.run.kept_topic import KeptTopic
-from pylogtable.run.lanes import LANE_OF, LOOK, Lanes, ThreadLanes
+from pylogtable.run.lanes import APART, LANE_OF, LOOK, WIDTH, Lanes, ThreadLanes
 from pylogtable.run.members import Members
 from pylogtable.run.options import RunOptions
 from pylogtable.store import Store
@@ -69,8 +69,9 @@ class Loop:
         self._kept: dict[str, KeptTopic] = {}
         #: When to look at each topic, and at each folder that may become one.
         self._due_ms: dict[str, int] = {}
-        #: The lanes that work on a topic now.
+        #: The lanes that have work for a topic, and those that do it now.
         self._busy: set[tuple[str, str]] = set()
+        self._working: set[tuple[str, str]] = set()
         self._discovery_ms = self._now_ms = 0
         self._has_warned = False
         #: The topics that were asked for by name, and are not there.
@@ -188,9 +189,9 @@ class Loop:
             for job in due:
                 by_lane.setdefault(LANE_OF[job], []).append(job)
             soon = by_lane.pop(LOOK, [])
-            for lane, jobs in by_lane.items():
-                if self._take(name, lane):
-                    self._lanes.start(lane, partial(self._work, kept, lane, jobs))
+            for lane in WIDTH:
+                if lane in by_lane and self._take(name, lane):
+                    self._lanes.start(lane, partial(self._work, kept, lane, by_lane[lane]))
             self._run_jobs(kept, soon)
             look_ms = kept.look_ms
         except TopicNotFoundError:
@@ -240,8 +241,11 @@ class Loop:
             )
 
     def _work(self, kept: KeptTopic, lane: str, jobs: Sequence[str]) -> None:
+        """Run these jobs, unless they had to wait for another lane: then the next look begins them
+        again. What only waits for its turn keeps nobody waiting."""
         try:
-            self._run_jobs(kept, jobs)
+            if self._may_work(kept.name, lane):
+                self._run_jobs(kept, jobs)
         except TopicNotFoundError:
             pass  # the next look finds that it was deleted
         except Exception:
@@ -249,6 +253,14 @@ class Loop:
         finally:
             with self._lock:
                 self._busy.discard((kept.name, lane))
+                self._working.discard((kept.name, lane))
+
+    def _may_work(self, name: str, lane: str) -> bool:
+        with self._lock:
+            if (name, APART.get(lane)) in self._working:
+                return False
+            self._working.add((name, lane))
+            return True
 
     def _run_jobs(self, kept: KeptTopic, jobs: Sequence[str]) -> None:
         for job in jobs:

@@ -235,3 +235,17 @@ def test_damaged_topic_is_told_and_the_others_are_looked_after(broken_store: Pat
     assert "topic broken cannot be read, and will be tried again" in told["warning"]
     assert (told["topic"], told["error"]) == ("broken", "CorruptTopicError")
     assert store.topic("users").describe().published[0].lag_records == 0
+
+
+def test_lines_of_jobs_that_end_in_many_threads_do_not_mix(store_dir: Path) -> None:
+    """The process has many topics; each line is read to its end."""
+    store = pylogtable.open(store_dir)
+    names = [f"t{n}" for n in range(40)]
+    for name in names:
+        store.create_topic(name, config={"publish.formats": "delta"}).append(kafka(["k"]))
+    program = start("run", "--every", "50ms", "--jobs", "publication", "--output", "json")
+    assert program.stdout is not None
+    told = [json.loads(program.stdout.readline())["topic"] for _ in names]
+    assert sorted(told) == sorted(names)
+    program.send_signal(signal.SIGTERM)
+    program.communicate(timeout=60)

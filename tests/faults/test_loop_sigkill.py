@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pylogtable import Topic
 from pylogtable.run.members import MEMBERS_DIR
 from pylogtable.storage.local import LocalStore
 from tests.builders import kafka
-from tests.depth import new_seed, rounds
+from tests.depth import DEEP, new_seed, rounds
 from tests.publish.plain_delta import check_table, shown_version
 from tests.publish.plain_iceberg import ORDER, open_table, rows
 
@@ -35,13 +37,17 @@ TOPICS: dict[str, dict[str, Any]] = {
     "state": {"cleanup.policy": "compact", "publish.formats": "delta"},
     "plain": {"inline.max.bytes": 0},
 }
+#: So many looks at most at what processes have done that share topics, and how long each may wait
+#: for news: a process that has come waits 10 seconds before it begins.
+MOST_LOOKS, LOOK_SECONDS = 240, 0.5
+#: With so many topics, none of two processes goes without.
+SHARED = [f"t{n}" for n in range(20)]
 #: They do not share topics, because they have other tasks: both work on all of them at once.
 TASKS = [[], ["--jobs", "publication,merge,compaction"]]
 
 
 class Runner:
     def __init__(self, folder: Path, options: list[str]) -> None:
-        shutil.rmtree(folder / MEMBERS_DIR, ignore_errors=True)
         command = [sys.executable, "-m", "pylogtable", "run", str(folder), "--yes"]
         self.options = options
         self.process = subprocess.Popen(
@@ -53,11 +59,18 @@ class Runner:
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
         self.done = 0
+        #: The topics that it has published, until somebody forgets them.
+        self.published: set[str] = set()
+        self._told = b""
 
     def count(self) -> int:
         """How many jobs have changed something, as it has told."""
         assert self.process.stdout is not None
-        self.done += (self.process.stdout.read() or b"").count(b"\n")
+        *lines, self._told = (self._told + (self.process.stdout.read() or b"")).split(b"\n")
+        for told in map(json.loads, lines):
+            self.done += 1
+            if told["job"] == "publication":
+                self.published.add(told["topic"])
         return self.done
 
     def kill(self, wanted: int) -> None:
@@ -95,6 +108,83 @@ def test_killed_loops_lose_nothing_and_leave_right_tables(tmp_path: Path) -> Non
     )
     for name in topics:
         check(name, pylogtable.open(tmp_path).topic(name), tmp_path / name, written)
+
+
+@pytest.mark.parametrize("is_replaced", [True, False] if DEEP else [True])
+def test_topics_of_a_killed_process_go_to_those_with_the_same_task(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    """At once if another one is started in its place on this machine; else after its lease."""
+    store = pylogtable.open(tmp_path)
+    topics = {name: store.create_topic(name, config=TOPICS["delta"]) for name in SHARED}
+    appends = 0
+
+    def append() -> None:
+        nonlocal appends
+        for topic in topics.values():
+            topic.append(kafka(["k"], [f"{appends}"]))
+        appends += 1
+
+    first = Runner(tmp_path, [])
+    runners = [first]
+    try:
+        look_until(runners, lambda: bool(first.published), append)
+        runners.append(second := Runner(tmp_path, []))
+        look_until(runners, lambda: bool(second.published), append)
+        first.published.clear()
+        look_until(runners, lambda: first.published | second.published == {*SHARED}, append)
+        lost = {*SHARED} - second.published
+        assert lost
+        (claim,) = (path for path in claims(tmp_path) if claimed_by(path) == first.process.pid)
+        runners.remove(first)
+        first.kill(signal.SIGKILL)
+        if is_replaced:
+            runners.append(Runner(tmp_path, []))
+        append()
+        look_until(runners, lambda: all(is_shown(topic) for topic in topics.values()))
+        if is_replaced:
+            assert claim not in claims(tmp_path)
+            assert len(claims(tmp_path)) == 2
+        for runner in runners:
+            runner.kill(signal.SIGTERM)
+    finally:
+        for runner in (first, *runners):
+            runner.process.kill()
+            runner.process.wait()
+    print(f"{len(lost)} topics were taken over; {appends} appends to each")
+    for name, topic in topics.items():
+        log = check_table(topic, LocalStore(tmp_path / name))
+        assert topic.read(version=shown_version(log[-1])).read_all() == topic.read().read_all()
+        assert topic.count() == appends
+
+
+def look_until(
+    runners: list[Runner], is_done: Callable[[], bool], between: Callable[[], None] = lambda: None
+) -> None:
+    """Look at what the processes have told until that is so, and do something in between. None of
+    them may end meanwhile."""
+    for _ in range(MOST_LOOKS):
+        for runner in runners:
+            runner.count()
+        if is_done():
+            return
+        between()
+        with suppress(subprocess.TimeoutExpired):
+            runners[-1].process.wait(LOOK_SECONDS)
+        assert [runner.process.poll() for runner in runners] == [None] * len(runners)
+    raise AssertionError("the processes have not done it")
+
+
+def is_shown(topic: Topic) -> bool:
+    return topic.describe().published[0].lag_records == 0
+
+
+def claims(folder: Path) -> list[Path]:
+    return sorted((folder / MEMBERS_DIR).glob("*.json"))
+
+
+def claimed_by(path: Path) -> int:
+    return int(json.loads(path.read_bytes())["process"])
 
 
 def work_until(runner: Runner, changes: int, topics: dict[str, Topic], written: list[str]) -> None:
