@@ -114,9 +114,15 @@ KEYS = 20_000
 
 
 def latest_costs(
-    store: WiredStore, clock: Clock, formats: list[str], rounds: int, *, merges: bool = False
+    store: WiredStore,
+    clock: Clock,
+    formats: list[str],
+    rounds: int,
+    *,
+    keys: int = 3,
+    merges: bool = False,
 ) -> list[Cost]:
-    """Of publications after new records of three keys, which come each second. Each partition gets
+    """Of publications after new records of some keys, which come each second. Each partition gets
     more and more files, and their order says nothing about keys."""
     columns = {"key": pa.int64(), "v": pa.float64()}
     config = {"cleanup.policy": "compact", "publish.view": "latest"}
@@ -126,7 +132,7 @@ def latest_costs(
     topic.publish(formats)
     found = []
     for number in range(rounds):
-        topic.append(pa.table({"key": rng.sample(range(KEYS), 3), "v": [2.0] * 3}))
+        topic.append(pa.table({"key": rng.sample(range(KEYS), keys), "v": [2.0] * keys}))
         clock.tick(1000)
         found.append(store.cost_of(lambda: topic.publish(formats)))
         if merges and number % 10 == 9:
@@ -148,3 +154,13 @@ def test_the_newest_records_cost_what_is_new_and_not_all_files(
     assert sorted(cost.round_trips for cost in found)[20] <= 9
     # A file that was merged is read by one publication.
     assert sum(cost.requests["get"] for cost in found) <= (60 if merges else 10)
+
+
+def test_vectors_of_a_table_are_removed_side_by_side(store: WiredStore, clock: Clock) -> None:
+    """Its entries go one after the other, the newest first."""
+    latest_costs(store, clock, ["delta"], 20, keys=1000)
+    topic = opened(store, clock).topic("t")
+    cost = store.cost_of(lambda: topic.unpublish())
+    entries, checkpoints, vectors = 21, 3, 21
+    assert cost.requests["delete"] >= entries + checkpoints + vectors
+    assert cost.round_trips < entries + checkpoints + 20
