@@ -13,7 +13,6 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import LATEST
 from pylogtable.format.model import Commit, Segment
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.publish.full_looks import FullLooks
 from pylogtable.publish.hidden_rows import (
     HiddenRows,
     RowChange,
@@ -21,12 +20,12 @@ from pylogtable.publish.hidden_rows import (
     rows_at,
     rows_not_at,
 )
-from pylogtable.publish.newest_offsets import Moved, after_appends
+from pylogtable.publish.key_looks import KeyLooks
+from pylogtable.publish.newest_offsets import Moved
 from pylogtable.publish.plan import Shown, TableChange, vanishes, whole
 from pylogtable.publish.roaring import Numbers, Offsets, need_pyroaring, numbers, sorted_array
 from pylogtable.publish.table import Published, Table
 from pylogtable.read.plan import Span
-from pylogtable.storage.base import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,10 @@ def is_latest(published: Published | None, target: Snapshot) -> bool:
 
 @dataclass(frozen=True)
 class LatestView:
-    """Plans what a table hides. `store` is the topic's. `looks` are those of the publication."""
+    """Plans what a table hides. `looks` are those of the publication."""
 
-    store: ObjectStore
     table: Table
-    looks: FullLooks
+    looks: KeyLooks
 
     def plan(
         self,
@@ -81,20 +79,20 @@ class LatestView:
         if snapshot.config.publish_view != LATEST:
             return self._show_all(published, wanted, change)
         if published is not None and since is not None and hides and _only_appends(since, wanted):
-            moved = after_appends(self.store, since.shown.state, wanted.state)
+            moved = self.looks.moved(since.shown.state, wanted.state)
             return self._move(published, since, wanted, change, moved)
         return self._in_full(published if hides else None, wanted, change)
 
     def _in_full(
         self, published: Published | None, wanted: Shown, change: TableChange
     ) -> HiddenRows:
-        newest = self.looks.newest(self.store, wanted.state)
+        newest = self.looks.newest(wanted.state)
         known = self._known(published, wanted, change)
         empty = numbers()
         changes: dict[str, RowChange] = {}
         total = 0
         for file in _files(wanted):
-            rows = rows_not_at(self.store, file, newest.get(file.partition, empty))
+            rows = rows_not_at(self.looks.files, file, newest.get(file.partition, empty))
             before = known.get(file.path, empty)
             total += len(rows)
             if rows != before:
@@ -134,21 +132,21 @@ class LatestView:
         hidden = {number: found.copy() for number, found in moved.hidden.items()}
         for file in gone:
             if file.path in known:
-                carried = offsets_at(self.store, file, known[file.path])
+                carried = offsets_at(self.looks.known, file, known[file.path])
                 hidden[file.partition] = hidden.get(file.partition, numbers()) | carried
         shown, empty = moved.shown, numbers()
         added = {new.file.path: new.file for new in change.added}
         changes: dict[str, RowChange] = {}
         for path, file in added.items():
             mine = hidden.get(file.partition, empty) - shown.get(file.partition, empty)
-            if rows := rows_at(self.store, file, mine):
+            if rows := rows_at(self.looks.known, file, mine):
                 changes[path] = RowChange(file, rows, empty)
         for file in _files_at(wanted, hidden, shown):
             if file.path not in added:
                 changes[file.path] = RowChange(
                     file,
-                    rows_at(self.store, file, hidden.get(file.partition, empty)),
-                    rows_at(self.store, file, shown.get(file.partition, empty)),
+                    rows_at(self.looks.known, file, hidden.get(file.partition, empty)),
+                    rows_at(self.looks.known, file, shown.get(file.partition, empty)),
                 )
         more = sum(len(one.hidden) - len(one.shown) for one in changes.values())
         total = published.state.hidden_rows + more - sum(map(len, known.values()))

@@ -24,7 +24,7 @@ from pylogtable.format.snapshot import Snapshot
 from pylogtable.jobs.job import MaintainedTopic, MaintainOptions
 from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.work import RunUnits
-from pylogtable.publish.full_looks import FullLooks
+from pylogtable.publish.key_looks import KeyLooks
 from pylogtable.publish.latest_view import check_view
 from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
 from pylogtable.publish.publisher import Publisher
@@ -187,7 +187,7 @@ def _publish_all(
         return attempt
 
     with tables.opened(names) as opened:
-        looks, files = FullLooks(), tables.files
+        files, looks = tables.files, KeyLooks(tables.files, tables.known)
         publishers = [Publisher(topic, run_units, files, one, looks) for one in opened.values()]
         look = caught(lambda one: one.look(target.topic_id))
         map_parallel(topic.store, look, publishers)

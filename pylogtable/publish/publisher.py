@@ -18,7 +18,7 @@ from pylogtable.jobs.merge_plan import MergeUnit
 from pylogtable.jobs.work import RunUnits
 from pylogtable.log.commit_events import place_of
 from pylogtable.publish.advance import Advance, find_advance
-from pylogtable.publish.full_looks import FullLooks
+from pylogtable.publish.key_looks import KeyLooks
 from pylogtable.publish.latest_view import LatestView, Since, is_latest
 from pylogtable.publish.older_records import shows_older_records, warn_of_older_records
 from pylogtable.publish.plan import (
@@ -53,7 +53,7 @@ class Publisher:
         run_units: RunUnits,
         files: ObjectStore,
         opened: OpenTable,
-        looks: FullLooks,
+        looks: KeyLooks,
     ) -> None:
         self._topic = topic
         self._manifest = topic.log.manifest
@@ -235,7 +235,7 @@ class Publisher:
             )
         hidden = None
         if is_latest(published, wanted.snapshot):
-            view = LatestView(self._files, self._table, self._looks)
+            view = LatestView(self._table, self._looks)
             hidden = view.plan(published, since, wanted, change)
         shown = None if since is None else since.shown.snapshot.info
         landed = self._table.show(self._topic.name, published, shown, wanted, change, hidden)

@@ -15,6 +15,7 @@ from pylogtable.jobs.job import MaintainedTopic, TableObjects
 from pylogtable.publish.delta.table import DeltaTable
 from pylogtable.publish.iceberg.manifests import need_pyiceberg
 from pylogtable.publish.iceberg.table import IcebergTable
+from pylogtable.publish.known_files import KnownFiles
 from pylogtable.publish.plan import Shown
 from pylogtable.publish.table import Published, Table
 from pylogtable.publish.written_files import WrittenFiles
@@ -72,6 +73,8 @@ class TopicTables:
         self.runtime = runtime
         #: Where a publication writes files, and reads their footers.
         self.files = WrittenFiles(store)
+        #: Where it looks up keys.
+        self.known = KnownFiles(self.files)
         self._open: dict[str, OpenTable] = {}
         #: What each table has shown last, as far as this process knows, and since when it does.
         self._seen: dict[str, tuple[Published | None, int]] = {}

@@ -21,7 +21,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from pylogtable.storage.base import Created, ObjectInfo, ObjectMissingError
-from pylogtable.storage.remote import WHOLE_BYTES, RangeFile
+from pylogtable.storage.range_file import RangeFile
+from pylogtable.storage.remote import WHOLE_BYTES
 from tests.stores import FarStore
 
 CONNECTIONS = 32

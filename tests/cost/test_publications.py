@@ -3,6 +3,7 @@ Besides, each commit of others is read once."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -105,3 +106,61 @@ def test_a_process_that_publishes_once_finds_the_table_in_few_requests(
     )
     totals = sorted(sum(cost.requests.values()) for cost in found)
     assert totals[len(totals) // 2] <= most
+
+
+# --- publish.view=latest -----------------------------------------------------------------------
+
+KEYS = 20_000
+
+
+def latest_costs(
+    store: WiredStore,
+    clock: Clock,
+    formats: list[str],
+    rounds: int,
+    *,
+    keys: int = 3,
+    merges: bool = False,
+) -> list[Cost]:
+    """Of publications after new records of some keys, which come each second. Each partition gets
+    more and more files, and their order says nothing about keys."""
+    columns = {"key": pa.int64(), "v": pa.float64()}
+    config = {"cleanup.policy": "compact", "publish.view": "latest"}
+    topic = opened(store, clock).create_topic("t", 4, columns, "key", config=config)
+    rng = random.Random(1)
+    topic.append(pa.table({"key": list(range(KEYS)), "v": [1.0] * KEYS}))
+    topic.publish(formats)
+    found = []
+    for number in range(rounds):
+        topic.append(pa.table({"key": rng.sample(range(KEYS), keys), "v": [2.0] * keys}))
+        clock.tick(1000)
+        found.append(store.cost_of(lambda: topic.publish(formats)))
+        if merges and number % 10 == 9:
+            topic.merge()
+    return found
+
+
+@pytest.mark.parametrize("merges", [False, True])
+@pytest.mark.parametrize(("formats", "median"), [(["delta"], 7), (["iceberg"], 14), (BOTH, 16)])
+def test_the_newest_records_cost_what_is_new_and_not_all_files(
+    store: WiredStore, clock: Clock, formats: list[str], median: int, merges: bool
+) -> None:
+    """Footers, Bloom filters and small files are read once. If each publication read them, and each
+    format for itself, the second half would send 43 requests for Delta, and 88 for both."""
+    found = latest_costs(store, clock, formats, 40, merges=merges)
+    totals = [sum(cost.requests.values()) for cost in found]
+    for half in (totals[:20], totals[20:]):
+        assert sorted(half)[10] <= median
+    assert sorted(cost.round_trips for cost in found)[20] <= 9
+    # A file that was merged is read by one publication.
+    assert sum(cost.requests["get"] for cost in found) <= (60 if merges else 10)
+
+
+def test_vectors_of_a_table_are_removed_side_by_side(store: WiredStore, clock: Clock) -> None:
+    """Its entries go one after the other, the newest first."""
+    latest_costs(store, clock, ["delta"], 20, keys=1000)
+    topic = opened(store, clock).topic("t")
+    cost = store.cost_of(lambda: topic.unpublish())
+    entries, checkpoints, vectors = 21, 3, 21
+    assert cost.requests["delete"] >= entries + checkpoints + vectors
+    assert cost.round_trips < entries + checkpoints + 20

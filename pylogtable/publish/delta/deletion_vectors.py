@@ -129,9 +129,8 @@ def write_vectors(
 def remove_vectors(store: ObjectStore) -> int:
     """Remove all objects of vectors, when the table is gone. Returns how many there were."""
     mine = [info.key for info in store.list(VECTORS_DIR) if is_vectors(info.key)]
-    for key in mine:
-        store.delete(key)
     if mine:
+        store.delete_many(mine)
         store.remove_empty_folders(VECTORS_DIR)
     return len(mine)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import Topic
-from pylogtable.publish.full_looks import FullLooks
+from pylogtable.publish.key_looks import KeyLooks
 from pylogtable.publish.roaring import Numbers
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import IN_FILES, make_store
@@ -32,8 +32,8 @@ def make_topic(objects: object, name: str = "t") -> Topic:
 
 
 def look(topic: Topic) -> dict[int, Numbers]:
-    store = topic._store
-    return {**FullLooks().newest(store, topic._log.manifest.state(topic.at().snapshot))}
+    looks = KeyLooks(topic._store, topic._store)
+    return {**looks.newest(topic._log.manifest.state(topic.at().snapshot))}
 
 
 @pytest.fixture
