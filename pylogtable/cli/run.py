@@ -6,7 +6,6 @@ import logging
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -234,16 +233,13 @@ class _Shown:
     began_ms: int | None = None
     stop: Callable[[], None] = lambda: None
     broken_pipe: BrokenPipeError | None = None
-    #: Jobs end in many threads. Their lines must not mix.
-    _lock: Lock = field(default_factory=Lock)
 
     def job_ran(self, run: JobRun) -> None:
         """Show it, and count it for the metrics. If nobody reads the output any more, the loop
         ends, as other programs in a pipe do."""
         self.metrics.job_ran(run)
         try:
-            with self._lock:
-                self.show(run)
+            self.show(run)
         except BrokenPipeError as error:
             self.broken_pipe = error
             self.stop()

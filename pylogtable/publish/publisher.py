@@ -184,8 +184,7 @@ class Publisher:
             change = plan_table_change(shown, wanted, step.spans)
             after = [c for c in advance.commits if c.version > published.state.version]
             now_ms, copies = self._topic.runtime.clock(), published.state.copies
-            if not (self._table.remembers_hidden_rows and is_latest(published, snapshot)):
-                change = replace(change, is_prompt=is_prompt(change, after, copies, now_ms))
+            change = replace(change, is_prompt=is_prompt(change, after, copies, now_ms))
             is_same = not change and advance.is_same_table(shown.snapshot, snapshot)
             if is_same and not self._may_be_forgotten(published, advance.commits):
                 shown = wanted

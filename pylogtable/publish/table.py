@@ -46,8 +46,6 @@ class Table(Protocol):
     folder: ClassVar[str]
     #: All folders with its own objects.
     folders: ClassVar[tuple[str, ...]]
-    #: True if only entries that are not prompt tell a vacuum which rows older entries hide [PUB-7].
-    remembers_hidden_rows: ClassVar[bool]
 
     def newest(self) -> Published | None:
         """What the table shows now; None if there is no table. Raises if the table is not ours."""

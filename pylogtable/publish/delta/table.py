@@ -49,7 +49,6 @@ class DeltaTable:
     format: ClassVar[str] = "delta"
     folder: ClassVar[str] = LOG_DIR
     folders: ClassVar[tuple[str, ...]] = (LOG_DIR, VECTORS_DIR)
-    remembers_hidden_rows: ClassVar[bool] = True
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._store = store

@@ -66,7 +66,6 @@ class IcebergTable:
     format: ClassVar[str] = "iceberg"
     folder: ClassVar[str] = METADATA_DIR
     folders: ClassVar[tuple[str, ...]] = (METADATA_DIR,)
-    remembers_hidden_rows: ClassVar[bool] = False
 
     def __init__(self, store: ObjectStore, runtime: Runtime) -> None:
         self._store = store
