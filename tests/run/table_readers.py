@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile, OutputFile
-from pyiceberg.manifest import ManifestFile, read_manifest_list
+from pyiceberg.manifest import ManifestContent, ManifestFile, read_manifest_list
 
 from pylogtable.storage.base import ObjectStore
-from tests.publish.plain_delta import actions, shown_version
+from tests.publish.plain_delta import actions, hidden, shown_version
 
 COLUMNS = ["partition", "offset", "timestamp", "key", "value"]
 ORDER = [("partition", "ascending"), ("offset", "ascending")]
+#: The files of a version of a table by path, and the rows that are hidden in each.
+Files = Mapping[str, Sequence[int]]
 
 
 @dataclass
@@ -30,10 +33,16 @@ class DataFiles:
     folder: ObjectStore
     _known: dict[str, pa.Table] = field(default_factory=dict)
 
-    def rows(self, paths: list[str]) -> pa.Table:
-        """The rows of these files in order."""
-        assert len(paths) == len(set(paths)), "a file is shown twice"
-        return pa.concat_tables([self._empty, *map(self._read, paths)]).sort_by(ORDER)
+    def rows(self, files: Files) -> pa.Table:
+        """The rows of these files in order, without those that are hidden."""
+        left = [self._left(path, hidden) for path, hidden in files.items()]
+        return pa.concat_tables([self._empty, *left]).sort_by(ORDER)
+
+    def _left(self, path: str, hidden: Sequence[int]) -> pa.Table:
+        rows = self._read(path)
+        mask = np.ones(rows.num_rows, dtype=np.bool_)
+        mask[list(hidden)] = False
+        return rows if mask.all() else rows.filter(pa.array(mask))
 
     @property
     def _empty(self) -> pa.Table:
@@ -59,11 +68,11 @@ def shown_columns(table: pa.Table) -> pa.Table:
 
 
 class Follower(Protocol):
-    """Follows a table. `shown` has the paths that the last version showed."""
+    """Follows a table. `shown` has the files that the last version showed."""
 
-    shown: list[str]
+    shown: Files
 
-    def news(self) -> Iterator[tuple[int, list[str]]]:
+    def news(self) -> Iterator[tuple[int, Files]]:
         """For each new version of the table, the version of the topic that it shows, and its
         files."""
 
@@ -72,15 +81,20 @@ class DeltaFollower:
     def __init__(self, folder: ObjectStore) -> None:
         self._folder = folder
         self._number = 0
-        self.shown: list[str] = []
+        self.shown: Files = {}
 
-    def news(self) -> Iterator[tuple[int, list[str]]]:
+    def news(self) -> Iterator[tuple[int, Files]]:
         while (data := self._folder.read(f"_delta_log/{self._number:020d}.json")) is not None:
             entry = [json.loads(line) for line in data.splitlines()]
             gone = {action["path"] for action in actions(entry, "remove")}
             assert gone <= {*self.shown}, "a file is removed that was not there"
-            new = [action["path"] for action in actions(entry, "add")]
-            self.shown = [path for path in self.shown if path not in gone] + new
+            kept = {path: rows for path, rows in self.shown.items() if path not in gone}
+            added = {
+                one["path"]: hidden(self._folder, one.get("deletionVector"))
+                for one in actions(entry, "add")
+            }
+            assert not kept.keys() & added.keys(), "a file is shown twice"
+            self.shown = kept | added
             self._number += 1
             yield shown_version(entry), self.shown
 
@@ -91,18 +105,35 @@ class IcebergFollower:
         self._io = _Files(folder)
         self._entries: dict[str, list[str]] = {}
         self._number = 1
-        self.shown: list[str] = []
+        self.shown: Files = {}
 
-    def news(self) -> Iterator[tuple[int, list[str]]]:
+    def news(self) -> Iterator[tuple[int, Files]]:
         while (data := self._folder.read(f"metadata/v{self._number}.metadata.json")) is not None:
             body = json.loads(data)
             snapshots = {one["snapshot-id"]: one for one in body["snapshots"]}
             newest = snapshots[body["current-snapshot-id"]]
             state = json.loads(newest["summary"]["pylogtable.state"])
-            listed = read_manifest_list(self._io.new_input(newest["manifest-list"]))
-            self.shown = [path for manifest in listed for path in self._live(manifest)]
+            listed = [*read_manifest_list(self._io.new_input(newest["manifest-list"]))]
+            of_data = [one for one in listed if one.content == ManifestContent.DATA]
+            paths = [path for manifest in of_data for path in self._live(manifest)]
+            assert len(paths) == len({*paths}), "a file is shown twice"
+            shown: dict[str, list[int]] = {path: [] for path in paths}
+            for manifest in listed:
+                if manifest.content == ManifestContent.DELETES:
+                    for path in self._live(manifest):
+                        self._hide(path, shown)
+            self.shown = shown
             self._number += 1
             yield int(state["version"]), self.shown
+
+    def _hide(self, deletes: str, shown: dict[str, list[int]]) -> None:
+        """Hide the rows that a file of position deletes names."""
+        data = self._folder.read(deletes)
+        assert data is not None, f"{deletes} is named, but it is not there"
+        for row in pq.read_table(pa.BufferReader(data)).to_pylist():
+            path = self._io.key_of(row["file_path"])
+            if path in shown:
+                shown[path].append(row["pos"])
 
     def _live(self, manifest: ManifestFile) -> list[str]:
         """The paths in a manifest. None of them changes."""

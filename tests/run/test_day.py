@@ -41,6 +41,9 @@ KINDS = [
     Kind(
         "both-state", SLOW, keys=20, config={**BOTH, **COMPACT, "cleanup.policy": "compact,delete"}
     ),
+    Kind(
+        "latest", BUSY, partitions=2, keys=40, config={**BOTH, **COMPACT, "publish.view": "latest"}
+    ),
     Kind("commits", BUSY, config=KEPT),
     Kind("files", BUSY, config={**KEPT, **IN_FILES}),
     Kind("wide", SLOW, (8, 200), partitions=6, config={**KEPT, **IN_FILES}),
