@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from pylogtable.cli.messages import note, warn
 from pylogtable.cli.options import store_argument
 from pylogtable.cli.output import print_json
 from pylogtable.cli.session import Session
-from pylogtable.cli.streams import write_bytes
+from pylogtable.cli.streams import write_bytes, write_error
 
 if TYPE_CHECKING:
     from pylogtable import Store
@@ -169,5 +170,8 @@ def metrics_served(
         topics=watched,
         per_partition=per_partition,
     ) as server:
-        note(session, f"metrics are served at {server.address}")
+        told = f"metrics are served at {server.address}"
+        if session.is_json and port == 0:  # nobody else knows the port
+            write_error(json.dumps({"message": told, "address": server.address}))
+        note(session, told)
         yield Metrics(server, [] if watched is None else watched)

@@ -6,6 +6,7 @@ import logging
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from pylogtable.cli.messages import (
     confirm,
     note,
     progress,
+    warn,
 )
 from pylogtable.cli.metrics import Metrics, metrics_served
 from pylogtable.cli.options import (
@@ -233,6 +235,8 @@ class _Shown:
     began_ms: int | None = None
     stop: Callable[[], None] = lambda: None
     broken_pipe: BrokenPipeError | None = None
+    #: True once something could not be shown.
+    is_cut_short: bool = False
 
     def job_ran(self, run: JobRun) -> None:
         """Show it, and count it for the metrics. If nobody reads the output any more, the loop
@@ -243,6 +247,10 @@ class _Shown:
         except BrokenPipeError as error:
             self.broken_pipe = error
             self.stop()
+        except OSError as error:  # the disk of the output is full, say
+            if not self.is_cut_short:
+                warn(self.session, f"what was done cannot be shown: {error}")
+            self.is_cut_short = True
 
     def progress_of(self, topic: str) -> Callable[[ImportProgress], object]:
         """What an import that begins calls with its progress."""
@@ -255,7 +263,9 @@ class _Shown:
         self.done[run.job] += run.has_changed
         if self.session.is_json:
             if run.has_changed:
-                print_json_line({"job": run.job, "topic": run.topic, "report": run.report})
+                time = datetime.fromtimestamp(run.began_ms / 1000, timezone.utc)
+                shown = {"time": time, "job": run.job, "topic": run.topic, "report": run.report}
+                print_json_line(shown)
             return
         if run.has_changed and run.job != "publication":
             print(run, flush=True)

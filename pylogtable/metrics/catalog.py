@@ -50,7 +50,8 @@ BUILD_INFO = _gauge(
 
 STORE_UP = _gauge(
     "store_up",
-    "1 if the folders of the store could be listed. A local folder that does not exist has 0.",
+    "1 if the folders of the store could be listed. A local folder that does not exist has 0, and "
+    "so has a store whose topics are all gone: its disk may not be mounted.",
     _STORE,
 )
 

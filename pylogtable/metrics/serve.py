@@ -44,7 +44,7 @@ def serve_metrics(
         store,
         port,
         command=command,
-        host=host or ANY_HOST,
+        host=ANY_HOST if host is None else host,
         topics=topics,
         per_partition=per_partition,
     )

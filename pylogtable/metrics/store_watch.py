@@ -64,6 +64,7 @@ class StoreWatch:
         self._on_around = on_around
         self._watched: dict[str, TopicWatch] = {}
         self._is_up = True
+        self._has_had_topics = False
         self._looked_ms: int | None = None
         self._around_ms: int | None = None
         self._tried_ms: dict[str, int] = {}
@@ -157,7 +158,9 @@ class StoreWatch:
         else:
             try:
                 names = self._store._folders()
-                self._is_up = bool(names) or self._store._store.is_there()
+                self._has_had_topics |= bool(names)
+                is_there = not self._has_had_topics and self._store._store.is_there()
+                self._is_up = bool(names) or is_there
             except LogTableError as error:
                 self._is_up = False
                 self._on_error(error)

@@ -71,6 +71,9 @@ class KeptTopic:
         now_ms = self._runtime.clock()
         snapshot = self._topic._log.latest()
         self._looked_ms = now_ms
+        if snapshot.version < was_seen.snapshot.version:
+            # Commits were lost: a backup was restored. What was done for them says nothing.
+            self._last.clear()
         is_news = snapshot.version > was_seen.snapshot.version
         published = self._last.get("publication")
         shown = -1 if published is None else published.version

@@ -166,17 +166,27 @@ class Loop:
             return
         if self._options.topics is None:
             self._store._refuse_topic(names)
-        if not names and not self._has_warned:
-            self._has_warned = True
-            _logger.warning(
-                "there is no topic in %s yet; this goes on and looks for new ones", self._store.url
-            )
+        if not names:
+            self._warn_of_no_topic()
         with self._lock:
             for name in self._due_ms.keys() - {*names}:
                 del self._due_ms[name]
                 self._kept.pop(name, None)
             for name in names:
                 self._due_ms.setdefault(name, now_ms)
+
+    def _warn_of_no_topic(self) -> None:
+        """Say that there is none yet, or any more. A disk that is not mounted looks like that."""
+        with self._lock:
+            had_topics = bool(self._due_ms)
+        if had_topics:
+            message = "all topics of %s are gone: is its disk mounted? This looks for new ones"
+        elif not self._has_warned:
+            message = "there is no topic in %s yet; this goes on and looks for new ones"
+        else:
+            return
+        self._has_warned = True
+        _logger.warning(message, self._store.url)
 
     def _turn(self, name: str) -> None:
         """Look at a topic, begin the jobs that are due, and publish if that is due."""

@@ -70,6 +70,8 @@ class Members:
         self._next_ms = now_ms + BEAT_MS
         is_new = not self._has_claimed or not self._is_seen(now_ms)
         try:
+            if self._has_claimed and not self._store.is_there():
+                raise StorageError("the folder of the store is gone")  # and is not made again
             self._store.write(self._key, self._about(now_ms, is_new=is_new))
             found = list(self._store.list(MEMBERS_DIR))
         except StorageError as error:

@@ -229,7 +229,9 @@ class LocalStore(ObjectStore):
             put_in_place(temporary, path)
         except BaseException as error:
             discard(temporary)
-            if is_device_failure(error):
+            # Without the temporary file, somebody has removed the folder of the store.
+            is_gone = isinstance(error, FileNotFoundError) and error.filename == temporary
+            if is_gone or is_device_failure(error):
                 raise failure_of("write", path, error) from error
             raise
 

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def test_it_runs_until_sigterm_and_publishes_what_comes_meanwhile(
     assert program.stdout is not None
     first = json.loads(program.stdout.readline())
     assert (first["topic"], first["job"]) == ("t", "publication")
+    assert datetime.fromisoformat(first["time"]) <= datetime.now(timezone.utc)
     version = published.append(kafka(["c"])).version
     table = json.loads(program.stdout.readline())["report"]["tables"][0]
     assert table["format"] == "delta"

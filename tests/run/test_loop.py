@@ -27,8 +27,18 @@ from pylogtable.run.lanes import OneThread
 from pylogtable.run.loop import DISCOVERY_MS, NO_TOPIC_MS, UNREADABLE_MS
 from pylogtable.run.members import BEAT_MS, LEASE_MS, MEMBERS_DIR
 from pylogtable.storage.memory import MemoryStore
-from tests.builders import IN_FILES, Clock, kafka, keep_time, limited, make_store, runtime
-from tests.publish.plain_delta import check_table, shown_version
+from tests.builders import (
+    IN_FILES,
+    Clock,
+    contents,
+    kafka,
+    keep_time,
+    limited,
+    make_store,
+    put_back,
+    runtime,
+)
+from tests.publish.plain_delta import check_table, entries, rows, shown_version
 from tests.run.loops import Driven, driven, one_by_one, together
 from tests.stores import CountingStore, FailingStore, FarStore
 
@@ -78,6 +88,17 @@ class TestTopicsThatComeAndGo:
         loop.runs.clear()
         loop.go(HOUR_MS)
         assert not loop.runs
+
+    def test_topics_that_are_all_gone_are_missed_once(
+        self, loop: Driven, store: Store, objects: MemoryStore, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A disk that is not mounted any more looks like that."""
+        for name in ("a", "b"):
+            store.create_topic(name)
+        loop.go(SECOND_MS)
+        put_back(objects, {})
+        loop.go(HOUR_MS)
+        assert caplog.text.count("are gone: is its disk mounted?") == 1
 
     def test_topic_that_was_created_anew_is_another_one(
         self, loop: Driven, store: Store, objects: MemoryStore
@@ -265,6 +286,24 @@ class TestFailures:
         assert not [run for run in loop.runs if run.error]
         statuses = topic.describe().published
         assert [status.lag_records for status in statuses] == [0, 0]
+
+    def test_restored_topic_is_published_though_its_versions_are_older(
+        self, loop: Driven, store: Store, objects: MemoryStore
+    ) -> None:
+        append(topic := store.create_topic("t", config=PUBLISHED))
+        loop.go(10 * SECOND_MS)
+        folder = objects.below("t/_manifest")
+        backup = contents(folder)
+        for keys in ("cd", "ef", "gh"):
+            append(topic, keys)
+            loop.go(10 * SECOND_MS)
+        put_back(folder, backup)
+        again = store.topic("t")
+        append(again, "xy")
+        loop.go(3 * MINUTE_MS)
+        log = entries(objects.below("t"))
+        found = rows(objects.below("t"), log, again.schema)
+        assert [row["key"] for row in found] == again.read().read_all()["key"].to_pylist()
 
     def test_settings_that_change_between_look_and_job_are_no_failure(self, store: Store) -> None:
         """Where jobs have threads of their own, the topic is looked at while others wait."""

@@ -13,6 +13,7 @@ import pytest
 
 from pylogtable.errors import StorageError
 from pylogtable.run.members import BEAT_MS, GONE_MS, LEASE_MS, MEMBERS_DIR, Members
+from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, runtime
 from tests.stores import FailingStore
@@ -180,6 +181,21 @@ def test_claim_that_cannot_be_renewed_ends_with_its_lease(
     mine.beat()
     assert owned(mine) == set(TOPICS)
     assert caplog.text.count("has renewed its claim") == 1
+
+
+def test_folder_of_a_store_that_is_gone_is_not_made_again(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its disk was unmounted, or somebody has moved it."""
+    (folder := tmp_path / "logs").mkdir()
+    mine = Members(LocalStore(folder), runtime(clock))
+    mine.beat()
+    folder.rename(tmp_path / "moved")
+    for _ in range(4):
+        clock.tick(BEAT_MS)
+        mine.beat()
+    assert not folder.exists()
+    assert "the folder of the store is gone" in caplog.text
 
 
 def test_processes_with_other_tasks_do_not_take_topics_from_each_other(

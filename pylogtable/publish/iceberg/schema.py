@@ -171,7 +171,8 @@ def _refuse(column: str, before: str, after: str, who: str) -> None:
         f"the topic cannot be published as an Iceberg table: column {column!r} is {after}, but "
         f"{who} {before}, and Iceberg has no promotion from {before} to {after}. To publish it, "
         "unpublish the Iceberg table, rewrite the old files by merge or compaction, and publish "
-        "again; or publish the topic as a Delta table"
+        "again; or publish the topic as a Delta table. If a backup of the topic was restored, "
+        "unpublish and publish are enough"
     )
 
 

@@ -265,11 +265,11 @@ def connections(server: MetricsServer, count: int) -> list[socket.socket]:
     return [socket.create_connection(place, timeout=60) for _ in range(count)]
 
 
-def test_connections_that_say_nothing_are_closed(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pylogtable.metrics.serve.SILENT_SECONDS", 0.05)
+def test_connections_that_say_nothing_are_closed(store: Store) -> None:
     with serve_metrics(store, 0, command="run", host="127.0.0.1") as server:
+        handler: Any = server._server.RequestHandlerClass
+        assert handler.timeout == SILENT_SECONDS
+        handler.timeout = 0.05
         for one in connections(server, 2):
             one.send(b"GET /metrics HTTP/1.0\r\n")
             assert one.recv(1) == b""

@@ -28,6 +28,7 @@ from tests.builders import (
     kafka,
     make_holes,
     make_store,
+    put_back,
     runtime,
     times,
 )
@@ -306,6 +307,20 @@ def test_topic_that_was_asked_for_and_is_not_there_is_not_up(store: Store, clock
     fill(store.create_topic("named"))
     clock.tick(AROUND_MS)
     assert text(watch).of("topic_up", topic="named") == 1
+
+
+def test_store_that_had_topics_and_has_none_is_not_up(
+    store: Store, objects: MemoryStore, clock: Clock
+) -> None:
+    """Its disk may not be mounted: then an empty folder is in its place."""
+    watch = StoreWatch(store)
+    found = [text(watch).of("store_up")]
+    fill(store.create_topic("t"))
+    clock.tick(AROUND_MS)
+    found.append(text(watch).of("store_up"))
+    put_back(objects, {})
+    clock.tick(AROUND_MS)
+    assert [*found, text(watch).of("store_up")] == [1, 1, 0]
 
 
 def test_copy_that_is_still_to_be_created_is_not_missed(store: Store, clock: Clock) -> None:
