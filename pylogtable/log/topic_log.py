@@ -23,6 +23,7 @@ from pylogtable.errors import (
     LogTableError,
     StorageError,
     TopicNotFoundError,
+    UnsupportedFormatError,
 )
 from pylogtable.format.config import STALE_AFTER_MS
 from pylogtable.format.json_codec import check_writable, decode_commit, decode_own, encode
@@ -40,6 +41,10 @@ from pylogtable.runtime import Runtime
 from pylogtable.storage.base import NotSentError, ObjectStore
 
 Other = TypeVar("Other")
+
+
+#: Stands for the id of a commit that a newer release has put.
+_NEWER = ""
 
 
 class TopicLog:
@@ -313,7 +318,12 @@ def _attempt_commit(
 
     def read_commit_id() -> str | None:
         nonlocal winners
-        winners = manifest.commits.read_from(version, 1 + looks_ahead)
+        try:
+            winners = manifest.commits.read_from(version, 1 + looks_ahead)
+        except UnsupportedFormatError as error:
+            if error.__cause__ is not None:  # of the store
+                raise
+            return _NEWER  # what we cannot decode, we have not put: the race is lost
         return winners[0].commit_id if winners else None
 
     unknown = CommitUnknownError(commit_id, version)

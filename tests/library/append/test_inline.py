@@ -25,6 +25,7 @@ from pylogtable.format.paths import commit_path
 from pylogtable.storage import object_cache
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import IN_FILES, Clock, data_files, limited, make_store
+from tests.stores import FaultyStore
 from tests.tamper import edited
 
 LIMIT = 16 << 10
@@ -407,6 +408,41 @@ def test_who_does_not_know_the_feature_refuses_and_writes_nothing(
     with pytest.raises(UnsupportedFormatError, match="inline-batches"):
         topic.append(table(3, 3))
     assert [entry.key for entry in objects.list()] == before
+
+
+def test_files_of_an_append_that_lost_its_race_to_a_newer_release_are_removed(
+    objects: MemoryStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot decode the commit that has won, so that one is not its own."""
+    newer = make_store(objects, clock)
+    config = {**IN_FILES, "combined.appends": "false"}
+    topic = newer.create_topic("orders", 3, config=config)
+    topic.append(table(0, 1))
+    known = json_codec.READER_FEATURES, json_codec.WRITER_FEATURES
+    steps = [
+        lambda: topic.alter(config={"inline.max.bytes": LIMIT}),
+        lambda: topic.append(table(1, 1)),
+    ]
+
+    def know(reading: frozenset[str], writing: frozenset[str]) -> None:
+        monkeypatch.setattr(json_codec, "READER_FEATURES", reading)
+        monkeypatch.setattr(json_codec, "WRITER_FEATURES", writing)
+
+    def meanwhile(verb: str, key: str) -> None:
+        if verb == "create" and "_manifest/" in key and steps:
+            know(*known)
+            steps.pop(0)()
+            know(*(features - {"inline-batches"} for features in known))
+
+    older = make_store(FaultyStore(objects, meanwhile), clock).topic("orders")
+    clock.tick(DAY_MS // 24)  # it asks for the newest state first
+    with pytest.raises(UnsupportedFormatError, match="inline-batches") as refused:
+        older.append(table(2, 1))
+    know(*known)
+    assert not steps
+    assert not refused.value.may_have_landed
+    live = {f"orders/{path}" for path in topic.segments()["path"].to_pylist() if "@" not in path}
+    assert {*data_files(objects)} == live
 
 
 def test_a_root_is_written_when_the_tail_has_many_bytes(topic: Topic, objects: MemoryStore) -> None:
