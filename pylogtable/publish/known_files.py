@@ -3,11 +3,9 @@ filters, and files that are small as a whole. A file of a topic never changes.""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import pyarrow as pa
 
-from pylogtable.storage.base import ObjectInfo, ObjectStore
+from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.delegating import WrappedStore
 from pylogtable.storage.object_cache import Memory, Recent
 from pylogtable.storage.range_file import RangeFile
@@ -27,15 +25,6 @@ class KnownFiles(WrappedStore):
     @property
     def origin(self) -> ObjectStore:
         return self._inner.origin
-
-    def list_after(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        return self._inner.list_after(prefix, after)
-
-    def delete_many(self, keys: Sequence[str]) -> None:
-        self._inner.delete_many(keys)
-
-    def remove_empty_folders(self, prefix: str) -> None:
-        self._inner.remove_empty_folders(prefix)
 
     def open_input(self, key: str, size_bytes: int) -> pa.NativeFile:
         if not self.is_remote:

@@ -23,7 +23,7 @@ LANE_OF = {
 #: compaction of the same topic would find no time between them.
 WIDTH = {LOOK: 16, CLEAN: 2, SHAPE: 2, TIDY: 2, COPY: 4}
 #: Lanes that do not work on a topic at the same time. A compaction would lose its work to a
-#: retention that removes what it has read, and had to copy again what a merge has joined.
+#: retention that removes what it has read, and would copy again what a merge has joined.
 APART = {CLEAN: SHAPE, SHAPE: CLEAN}
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -233,16 +234,20 @@ def test_clock_that_was_set_back_makes_a_process_claim_its_topics_anew(
     assert mine.next_beat_ms == own() + BEAT_MS
 
 
+def claim_of_a_killed_process(objects: MemoryStore, clock: Clock) -> tuple[str, dict[str, Any]]:
+    """The key of its claim, and what is in it."""
+    member(objects, clock).beat()
+    (claim,) = objects.list(MEMBERS_DIR)
+    return claim.key, json.loads(objects.read(claim.key) or b"")
+
+
 def test_process_that_is_started_in_the_place_of_a_killed_one_begins_at_once(
     objects: MemoryStore, clock: Clock
 ) -> None:
-    killed = member(objects, clock)
-    killed.beat()
-    (claim,) = objects.list(MEMBERS_DIR)
-    about = json.loads(objects.read(claim.key) or b"")
+    key, about = claim_of_a_killed_process(objects, clock)
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    objects.write(claim.key, json.dumps({**about, "process": ended.pid}).encode())
+    objects.write(key, json.dumps({**about, "process": ended.pid}).encode())
     clock.tick(1_000)
     again = member(objects, clock)
     again.beat()
@@ -254,12 +259,9 @@ def test_process_that_is_started_in_the_place_of_a_killed_one_begins_at_once(
 def test_process_of_a_container_that_was_started_again_has_the_number_of_the_killed_one(
     objects: MemoryStore, clock: Clock
 ) -> None:
-    killed = member(objects, clock)
-    killed.beat()
-    (claim,) = objects.list(MEMBERS_DIR)
-    about = json.loads(objects.read(claim.key) or b"")
+    key, about = claim_of_a_killed_process(objects, clock)
     assert about["process"] == os.getpid()
-    objects.write(claim.key, json.dumps({**about, "started": about["started"] - 1}).encode())
+    objects.write(key, json.dumps({**about, "started": about["started"] - 1}).encode())
     again = member(objects, clock)
     again.beat()
     assert owned(again) == set(TOPICS)
@@ -269,10 +271,7 @@ ODD_CLAIMS = [b"", b"{", b"[]", b"null", b'{"process": "x"}', b"\xff"]
 
 
 def odd_claims_of_this_machine() -> list[bytes]:
-    members = Members(objects := MemoryStore(), runtime(Clock()), "all")
-    members.beat()
-    (claim,) = objects.list(MEMBERS_DIR)
-    about = json.loads(objects.read(claim.key) or b"")
+    _, about = claim_of_a_killed_process(MemoryStore(), Clock())
     return [json.dumps({**about, "process": odd}).encode() for odd in (None, [], 10**30)]
 
 
