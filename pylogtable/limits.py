@@ -81,6 +81,8 @@ class Limits:
     # What is fetched before it is used.
     prefetch_objects: int = 16
     prefetch_bytes: int = 4 << 20
+    #: So many segments are searched for keys at once. Each may hold a row group in memory.
+    begun_ahead: int = 8
     #: An object is copied in chunks of this size, so that it never has to fit into memory.
     copy_bytes: int = 8 << 20
 

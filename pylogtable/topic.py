@@ -110,6 +110,7 @@ class Topic(TopicWrites, TopicJobs):
         end: Bound = None,
         columns: Sequence[str] | None = None,
         version: int | datetime | None = None,
+        keys: Any = None,
     ) -> pa.RecordBatchReader:
         """Stream records in offset order, one partition after the other.
 
@@ -120,9 +121,15 @@ class Topic(TopicWrites, TopicJobs):
         record at or after it. An offset outside the log raises `OffsetOutOfRangeError`. If
         compaction or erase removed the record at an offset, the read starts at the next record.
 
+        With `keys`, in the forms of `latest`, only the records of these keys are read: all of them
+        in the range, tombstones included. A key may have records in several partitions, so all
+        are searched unless `partition` names some. What the manifest, statistics or Bloom filters
+        exclude is not read.
+
         >>> topic.read(partition=0, start=100, columns=["offset", "value"]).read_all()
+        >>> topic.read(keys=[b"user-1"], start="24h").read_all()
         """
-        return self.at(version).read(partition, start, end, columns)
+        return self.at(version).read(partition, start, end, columns, keys)
 
     def latest(
         self,

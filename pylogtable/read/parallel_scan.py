@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,13 +15,13 @@ from pylogtable.lazy_arrow import pc
 from pylogtable.limits import Limits
 from pylogtable.log.manifest import Manifest
 from pylogtable.read.parts_plan import ReadPart, pack_tasks, share_tasks, split_spans
-from pylogtable.read.plan import Ranges, plan_tasks, spans_of
+from pylogtable.read.plan import Ranges, Span, plan_tasks, spans_of
 from pylogtable.read.versions import explain_gone_files
 from pylogtable.read.view import View
+from pylogtable.segments.key_filter import WantedKeys, wanted_keys
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.read_segment import read_task
 from pylogtable.segments.read_task import ReadTask
-from pylogtable.segments.segment_prefetch import tasks_ahead
+from pylogtable.segments.read_tasks import read_tasks
 from pylogtable.storage.base import ObjectStore
 
 
@@ -30,6 +31,7 @@ class PartReader:
 
     store: ObjectStore
     columns: Projection
+    wanted: WantedKeys | None = None
 
     @property
     def topic(self) -> str:
@@ -44,8 +46,7 @@ class PartReader:
     def read(self, part: ReadPart) -> Iterator[pa.RecordBatch]:
         """The records of a part, in offset order."""
         with explain_gone_files(Manifest(self.store)):
-            for task, store in tasks_ahead(self.store, part.tasks, self.columns):
-                yield from read_task(store, task, self.columns)
+            yield from read_tasks(self.store, part.tasks, self.columns, self.wanted)
 
     def gather(self, part: ReadPart, max_bytes: int) -> pa.Table | None:
         """The records of a part in one table; None if they have more bytes. For few records."""
@@ -67,8 +68,10 @@ class Scan:
     >>> for batch in reader.read(parts[0]): ...        # in a task
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, keys: Any = None) -> None:
+        """With `keys`, in the forms of `Topic.read`, it reads only the records of these."""
         self._view = view
+        self._wanted = wanted_keys(view.name, view.snapshot.info, keys)
 
     @property
     def limits(self) -> Limits:
@@ -77,9 +80,10 @@ class Scan:
 
     def tasks(self, ranges: Ranges | None = None) -> Iterator[ReadTask]:
         """The part of each segment that a read of these offsets needs, in partition and offset
-        order. Without `ranges`, all segments. Leaves are loaded as the iterator reaches them."""
+        order. Without `ranges`, all segments. Leaves are loaded as the iterator reaches them. With
+        keys, only segments that may have one of them, according to the manifest."""
         snapshot = self._view.snapshot
-        return plan_tasks(self._view.state, spans_of(snapshot, ranges))
+        return self._planned(spans_of(snapshot, ranges))
 
     def parts(
         self,
@@ -98,7 +102,7 @@ class Scan:
         return [
             part
             for span in split_spans(spans_of(snapshot, ranges), max_records, min_parts)
-            for part in pack_tasks(plan_tasks(self._view.state, [span]), self.limits)
+            for part in pack_tasks(self._planned([span]), self.limits)
         ]
 
     def reader(self, columns: Sequence[str] | pa.Schema | None = None) -> PartReader:
@@ -114,7 +118,12 @@ class Scan:
                 f"topic {self._view.name!r} has no column(s) {', '.join(gone)} at version "
                 f"{self._view.version}; it has {', '.join(self._view.schema.names)}"
             )
-        return PartReader(self._view._store, Projection(schema, self._view.name, info))
+        projection = Projection(schema, self._view.name, info)
+        return PartReader(self._view._store, projection, self._wanted)
+
+    def _planned(self, spans: Sequence[Span]) -> Iterator[ReadTask]:
+        is_wanted = None if self._wanted is None else self._wanted.may_be_in
+        return plan_tasks(self._view.state, spans, is_wanted)
 
     def key_groups(self) -> list[list[int]]:
         """Partitions grouped so that no key has records in two groups. If every record is in the

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pylogtable.arguments import check_mapping
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Totals
+from pylogtable.format.model import Segment, Totals
 from pylogtable.format.partition_state import totals_of
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.segments.read_task import ReadTask, task_for
@@ -79,14 +79,20 @@ def spans_of(snapshot: Snapshot, ranges: Ranges | None) -> list[Span]:
     return plan_spans(snapshot, choose_partitions(snapshot, list(ranges)), starts, ends)
 
 
-def plan_tasks(state: LogState, spans: Sequence[Span]) -> Iterator[ReadTask]:
-    """The tasks of a read, in partition and offset order. Leaves are loaded when needed. Whoever
-    reads all of a partition sees whether its segments add up [ROOT-5]."""
+def plan_tasks(
+    state: LogState,
+    spans: Sequence[Span],
+    is_wanted: Callable[[Segment], bool] | None = None,
+) -> Iterator[ReadTask]:
+    """The tasks of a read, in partition and offset order: all, or those of segments that are
+    wanted. Leaves are loaded when needed. Whoever reads all of a partition sees whether its
+    segments add up [ROOT-5]."""
     for span in spans:
         log = state.snapshot.partitions[span.partition]
         found = Totals()
         for segment in state.segments(span.partition, span.start, span.end):
             found = found.plus(totals_of([segment]))
-            yield task_for(segment, span.start, span.end)
+            if is_wanted is None or is_wanted(segment):
+                yield task_for(segment, span.start, span.end)
         if (span.start, span.end) == (log.log_start, log.end):
             state.check_partition_totals(span.partition, found)

@@ -35,10 +35,10 @@ from pylogtable.read.range_size import (
 )
 from pylogtable.read.versions import explain_gone_files
 from pylogtable.runtime import Runtime
-from pylogtable.segments.key_filter import WantedKeys
+from pylogtable.segments.key_filter import WantedKeys, wanted_keys
 from pylogtable.segments.projection import Projection
-from pylogtable.segments.read_segment import count_from, first_offset_at_time, read_task
-from pylogtable.segments.segment_prefetch import tasks_ahead
+from pylogtable.segments.read_segment import count_from, first_offset_at_time
+from pylogtable.segments.read_tasks import read_tasks
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.threads import map_parallel
 from pylogtable.times import Moment, to_us
@@ -173,17 +173,19 @@ class View:
         start: Bound = None,
         end: Bound = None,
         columns: Sequence[str] | None = None,
+        keys: Any = None,
     ) -> pa.RecordBatchReader:
         """Stream records in offset order, one partition after the other; see `Topic.read`."""
         spans = self._asked(partition, start, end)
-        tasks = plan_tasks(self.state, spans)
         info = self.snapshot.info
         asked = Projection(column_schema(info.fields, columns), self.name, info)
+        wanted = wanted_keys(self.name, info, keys)
+        is_wanted = None if wanted is None else wanted.may_be_in
+        tasks = plan_tasks(self.state, spans, is_wanted)
 
         def batches() -> Iterator[pa.RecordBatch]:
             with explain_gone_files(self._manifest, self.version):
-                for task, store in tasks_ahead(self._store, tasks, asked):
-                    yield from read_task(store, task, asked)
+                yield from read_tasks(self._store, tasks, asked, wanted)
 
         told = spanned("read", batches(), topic=self.name, version=self.version, does="receive")
         return pa.RecordBatchReader.from_batches(asked.schema, told)
@@ -202,7 +204,7 @@ class View:
         asked = column_schema(info.fields, columns)
         needed = dict.fromkeys([*asked.names, *info.key, PARTITION, TIMESTAMP, OFFSET])
         found_columns = Projection(column_schema(info.fields, list(needed)), self.name, info)
-        wanted = None if keys is None else WantedKeys(info, keys)
+        wanted = wanted_keys(self.name, info, keys)
         numbers = list(dict.fromkeys(choose_partitions(self.snapshot, partitions)))
         with span("read", topic=self.name, version=self.version, does="receive") as note:
             with explain_gone_files(self._manifest, self.version):

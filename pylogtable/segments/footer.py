@@ -33,10 +33,13 @@ _DIGITS = 8
 
 
 class Footer:
-    """The footer of a segment's file, parsed."""
+    """The footer of a segment's file, parsed. `tail` is what was fetched with it: the file from
+    `tail_start` on."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, tail: bytes = b"", tail_start: int = 0) -> None:
         self._data = data
+        self._tail = tail
+        self._tail_start = tail_start
         self.metadata = pq.read_metadata(pa.BufferReader(data))
 
     def text(self, key: str) -> bytes | None:
@@ -60,6 +63,12 @@ class Footer:
                     places[ChunkId(group, column)] = place
         return places
 
+    def at_hand(self, place: FilterPlace) -> bytes | None:
+        """The bytes of a filter, if they were fetched with the footer. Filters lie before it."""
+        at = place.offset - self._tail_start
+        found = self._tail[at : at + place.length] if at >= 0 else b""
+        return found if len(found) == place.length else None
+
     @cached_property
     def filter_checksums(self) -> dict[ChunkId, str] | None:
         """The checksum of each Bloom filter. None if the writer gave none."""
@@ -82,6 +91,7 @@ def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Foo
         if length > size:
             raise CorruptTopicError(segment.path, "SEG-2", "its footer is longer than the file")
         tail = _read(source, size - length, start) + tail
+        start = size - length
     footer = tail[-length:]
     if segment.footer_checksum is None:
         fault = shape_fault(footer)
@@ -94,7 +104,7 @@ def read_footer(source: pa.NativeFile, segment: Segment, tail_bytes: int) -> Foo
             f"its footer has the checksum {checksum(footer)} where the manifest says "
             f"{segment.footer_checksum}",
         )
-    parsed = Footer(footer)
+    parsed = Footer(footer, tail, start)
     said = parsed.text(PATH_KEY)
     if said is not None and said != segment.path.encode():
         detail = f"its footer says that it is {said.decode('utf-8', 'replace')}"

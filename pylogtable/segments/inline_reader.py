@@ -54,6 +54,10 @@ class InlineReader:
         """None: there are no statistics."""
         return None
 
+    def has_filter(self, group: int, column: int) -> bool:
+        """False: there are no Bloom filters."""
+        return False
+
     def read_filter(self, group: int, column: int) -> bytes | None:
         """None: there are no Bloom filters."""
         return None

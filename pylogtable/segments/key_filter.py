@@ -1,7 +1,7 @@
 """Given keys to find: which segments, row groups and records may have them.
 
 A segment is skipped if its records were placed by key and the keys belong to other partitions. A
-row group is skipped if its statistics or its Bloom filter exclude the keys [READ-6].
+row group is skipped if its statistics or its Bloom filter exclude the keys [READ-7].
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class WantedKeys:
         self.bytes: pa.BinaryArray = all_bytes.take(first)
         self.columns = [column.take(first) for column in columns]
         self._hashes = [_plain_hashes(column) for column in self.columns]
+        self._homes: dict[int, tuple[npt.NDArray[np.int32], frozenset[int]]] = {}
 
     def __len__(self) -> int:
         return len(self.bytes)
@@ -48,22 +49,24 @@ class WantedKeys:
         """Which keys this segment may have, according to its entry in the manifest."""
         if segment.hashed_over is None:
             return np.ones(len(self), dtype=bool)
-        belongs: Mask = partition_for(self.bytes, segment.hashed_over) == segment.partition
+        belongs: Mask = self._homes_over(segment.hashed_over)[0] == segment.partition
         return belongs
+
+    def may_be_in(self, segment: Segment) -> bool:
+        """True if this segment may have one of the keys, according to its entry."""
+        if segment.hashed_over is None or not segment.records:
+            return segment.records > 0 and len(self) > 0
+        return segment.partition in self._homes_over(segment.hashed_over)[1]
 
     def may_match(self, segments: Sequence[Segment]) -> list[Segment]:
         """The segments that may have one of the keys, according to the manifest."""
-        if not len(self):
-            return []
-        partitions: dict[int, set[int]] = {}
-        found = []
-        for segment in segments:
-            over = segment.hashed_over
-            if over is not None and over not in partitions:
-                partitions[over] = set(np.unique(partition_for(self.bytes, over)).tolist())
-            if over is None or segment.partition in partitions[over]:
-                found.append(segment)
-        return found
+        return [segment for segment in segments if self.may_be_in(segment)]
+
+    def matches(self, columns: Sequence[pa.Array], possible: Mask | None = None) -> pa.Array:
+        """Which records have one of the keys, by the key columns of these records. With `possible`,
+        only these of the keys are looked for."""
+        wanted = self.bytes if possible is None else self.bytes.filter(pa.array(possible))
+        return pc.is_in(key_bytes(columns), value_set=wanted)
 
     def find(self, store: ObjectStore, topic: TopicInfo, segment: Segment) -> Mask:
         """Which records of the segment have one of the keys. Keys are read only from row groups
@@ -78,14 +81,28 @@ class WantedKeys:
                 at += facts.rows
                 continue
             for batch in reader.batches([group], self.names):
-                keys = key_bytes([batch.column(name) for name in self.names])
-                found = pc.is_in(keys, value_set=self.bytes)
+                found = self.matches([batch.column(name) for name in self.names])
                 mask[at : at + batch.num_rows] = found.to_numpy(zero_copy_only=False)
                 at += batch.num_rows
         return mask
 
     def check_same_columns(self, topic: TopicInfo) -> None:
         """Nothing to check: the key of a topic never changes [META-4]."""
+
+    def _homes_over(self, partitions: int) -> tuple[npt.NDArray[np.int32], frozenset[int]]:
+        """The partition of each key among so many, and all of these partitions. It is kept: a topic
+        may have a million segments."""
+        if partitions not in self._homes:
+            homes = partition_for(self.bytes, partitions)
+            self._homes[partitions] = homes, frozenset(np.unique(homes).tolist())
+        return self._homes[partitions]
+
+    def is_filtered(self, reader: Records, group: int) -> bool:
+        """True if the row group has a Bloom filter of a key column that can be used. Then a key
+        that `in_row_group` finds possible is nearly always there."""
+        pairs = zip(self.names, self._hashes, strict=True)
+        indexes = (reader.column_index(name) for name, hashes in pairs if hashes is not None)
+        return any(at is not None and reader.has_filter(group, at) for at in indexes)
 
     def in_row_group(self, reader: Records, group: int, wanted: Mask) -> Mask:
         """Which of the keys `wanted` this row group may have, according to statistics and Bloom
@@ -106,6 +123,18 @@ class WantedKeys:
             found = may_contain(bloom, hashes)
             wanted &= found | ~np.asarray(pc.is_valid(values))
         return wanted
+
+
+def wanted_keys(name: str, topic: TopicInfo, keys: object) -> WantedKeys | None:
+    """The keys to find in the topic of this name; None if no keys are given."""
+    if keys is None:
+        return None
+    if not topic.key:
+        raise InvalidRequestError(
+            f"topic {name!r} has no key columns, so nothing can be found by `keys`: leave them "
+            "out, and filter what you read"
+        )
+    return WantedKeys(topic, keys)
 
 
 def _key_columns(topic: TopicInfo, keys: object) -> list[pa.Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from pylogtable.format.schema import (
     OFFSET,
     PARTITION,
     TIMESTAMP,
+    column_schema,
     fits,
     from_arrow,
     nulls,
@@ -49,8 +50,10 @@ class Projection:
     def stored_names(self, reader: Records) -> list[str]:
         """The columns of the file that are needed, after a check of their types. Most files have
         the same columns as the one before."""
-        if self._last_seen and self._last_seen[0][0].equals(reader.schema, check_metadata=True):
-            return list(self._last_seen[0][1])
+        # Taken in one step: other threads may read other files.
+        for schema, names in self._last_seen:
+            if schema.equals(reader.schema, check_metadata=True):
+                return list(names)
         check_column_names(reader, self.info, self.schema.names)
         wanted = {self._stored.get(name) for name in self.schema.names}
         names = [name for name in reader.schema.names if name in wanted]
@@ -60,6 +63,14 @@ class Projection:
     @cached_property
     def _last_seen(self) -> list[tuple[pa.Schema, list[str]]]:
         return []
+
+    def with_columns(self, names: Sequence[str]) -> Projection:
+        """The same columns, and these."""
+        more = [name for name in names if name not in self.schema.names]
+        if not more:
+            return self
+        added = column_schema(self.info.fields, more)
+        return replace(self, schema=pa.schema([*self.schema, *added]))
 
     def shape(
         self, batch: pa.RecordBatch, offsets: pa.Array | None, segment: Segment

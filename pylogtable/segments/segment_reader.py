@@ -74,6 +74,11 @@ class SegmentReader:
             raise CorruptTopicError(self.segment.path, "SEG-2", detail)
         return chunk.statistics
 
+    def has_filter(self, group: int, column: int) -> bool:
+        """True if a column chunk has a Bloom filter."""
+        with segment_errors(self.segment.path):
+            return ChunkId(group, column) in self._footer.filters
+
     def read_filter(self, group: int, column: int) -> bytes | None:
         """The Bloom filter of a column chunk. None if there is none, or if it is damaged: a filter
         only saves work, and must not hide a key [SUM-3]."""
@@ -82,8 +87,10 @@ class SegmentReader:
             place = self._footer.filters.get(chunk)
             if place is None:
                 return None
-            self._input.seek(place.offset)
-            data: bytes = self._input.read(place.length)
+            data = self._footer.at_hand(place)
+            if data is None:
+                self._input.seek(place.offset)
+                data = self._input.read(place.length)
         sums = self.filter_checksums
         if sums is not None and sums.get(chunk) != checksum(data):
             return None

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 import pylogtable
 from pylogtable import Topic, errors
+from pylogtable.format.partitioner import key_bytes
 from tests.conformance.corpus import TOPICS, golden, golden_cases, int_keys
 
 CASES = golden_cases()
@@ -125,6 +127,21 @@ def test_a_readable_golden_topic_verifies_with_its_data(case: str, tmp_path: Pat
     assert report.commits > 0
 
 
+def check_reads_of_keys(topic: Topic) -> None:
+    """All records of a key are those that a scan and a filter find."""
+    everything = topic.read().read_all()
+    columns = [key_part.combine_chunks() for key_part in everything.select(topic.at().key).columns]
+    keys = key_bytes(columns)
+    for key in keys.drop_null().unique():
+        mine = everything.filter(pc.equal(keys, key))
+        assert topic.read(keys=mine).read_all().equals(mine)
+    assert (
+        topic.read(keys=everything.filter(keys.is_valid()))
+        .read_all()
+        .equals(everything.filter(keys.is_valid()))
+    )
+
+
 @pytest.mark.parametrize("case", READABLE)
 def test_a_golden_topic_answers_lookups_as_expected(case: str, tmp_path: Path) -> None:
     topic = _open(case, tmp_path)
@@ -134,6 +151,8 @@ def test_a_golden_topic_answers_lookups_as_expected(case: str, tmp_path: Path) -
         newest = topic.latest().sort_by(order)
         assert _rows(newest) == expected["latest"]
         assert topic.latest(keys=newest).sort_by(order).equals(newest)
+    if topic.at().key:
+        check_reads_of_keys(topic)
     for question in expected.get("offsets_for_time", []):
         found = topic.offsets_for_time(_at(question["timestamp_us"]))
         assert found == int_keys(question["offsets"])

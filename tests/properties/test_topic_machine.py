@@ -899,6 +899,41 @@ class TopicMachine(RuleBasedStateMachine):
             wanted = [state.shown(row, columns) for row in log.between(low, high)]
             assert found.to_pylist() == wanted
 
+    @rule(
+        which=st.integers(0, 1),
+        data=st.data(),
+        keys=st.lists(st.sampled_from([*KEYS, b"never"]), max_size=4),
+        some_partitions=st.none() | st.sets(st.integers(0, 4)),
+    )
+    def read_keys(
+        self, which: int, data: st.DataObject, keys: list[bytes], some_partitions: set[int] | None
+    ) -> None:
+        version, state = self.asked_version(data)
+        chosen = [n for n in range(len(state.logs)) if n in (some_partitions or {n})]
+        ranges = {
+            n: data.draw(st.tuples(*[st.integers(log.log_start, log.end)] * 2).map(sorted))
+            for n, log in enumerate(state.logs)
+            if n in chosen
+        }
+        names = ["partition", "offset", "timestamp", *state.columns, "timestampType"]
+        columns = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+        found = self.handles[which].read(
+            chosen,
+            {n: start for n, (start, _) in ranges.items()},
+            {n: end for n, (_, end) in ranges.items()},
+            columns,
+            version,
+            keys,
+        )
+        wanted = [
+            state.shown(row, columns)
+            for n, (start, end) in ranges.items()
+            for row in state.logs[n].between(start, end)
+            if row["key"] in keys
+        ]
+        assert found.schema.names == columns
+        assert found.read_all().to_pylist() == wanted
+
     @rule(which=st.integers(0, 1), data=st.data())
     def read_everything(self, which: int, data: st.DataObject) -> None:
         version, state = self.asked_version(data)

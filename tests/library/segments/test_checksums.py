@@ -107,6 +107,7 @@ def answers(topic: Topic) -> list[Any]:
         topic.read(columns=["value"]).read_all().to_pylist(),
         topic.latest().to_pylist(),
         topic.latest([b"key-3", b"key-8", b"none"]).to_pylist(),
+        topic.read(keys=[b"key-3", b"key-8", b"none"]).read_all().to_pylist(),
         topic.offsets_for_time(at(17)),
     ]
 
