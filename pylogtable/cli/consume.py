@@ -13,6 +13,7 @@ import click
 import pylogtable
 from pylogtable import CommitConflictError, InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.cli.command import Command
+from pylogtable.cli.given_keys import given_keys, key_json_option, key_option
 from pylogtable.cli.messages import warn
 from pylogtable.cli.options import COUNT, complete_groups, partitions_option, topic_argument
 from pylogtable.cli.parse import parse_partitions, parse_position
@@ -97,12 +98,19 @@ class ConsumeOptions:
     template: str | None
     key_separator: str | None
     group: str | None
+    keys: tuple[str, ...]
+    key_objects: tuple[str, ...]
 
     def check(self, *, is_json: bool) -> None:
         """Raise for options that contradict each other."""
         if self.template is not None and (self.key_separator is not None or is_json):
             raise click.UsageError(
                 "--format cannot be combined with --key-separator or --output json"
+            )
+        if self.group is not None and (self.keys or self.key_objects):
+            raise click.UsageError(
+                "--key cannot be combined with --group: the group's positions would pass the "
+                "records of all other keys"
             )
         if self.start == "stored" and self.group is None:
             raise click.UsageError("--from stored needs --group")
@@ -141,6 +149,7 @@ class ConsumeOptions:
         pylogtable consume orders --from -5 --partition 0
         pylogtable consume orders --from 2024-05-01T12:00:00Z --to 2024-05-01T13:00:00Z
         pylogtable consume clicks --follow --from latest --format '%t %p %o %k %s\\n'
+        pylogtable consume orders --key user-7 --from 24h
         pylogtable consume orders --group billing --output json
     """,
 )
@@ -159,6 +168,8 @@ class ConsumeOptions:
 )
 @click.option("--count", "-n", type=COUNT, help="Stop after N records.")
 @partitions_option
+@key_option
+@key_json_option
 @click.option("--follow", "-f", is_flag=True, help="Wait for new records; Ctrl-C ends.")
 @click.option(
     "--format",
@@ -181,7 +192,8 @@ class ConsumeOptions:
 )
 def consume(session: Session, /, topic: str, **given: Any) -> None:
     """Print the records of TOPIC, one partition after the other, in offset order. With --group,
-    partitions take turns.
+    partitions take turns. With --key, only the records of these keys, all of them; the others are
+    not read if the manifest or Bloom filters exclude them.
 
     Each record is a line with its value. A topic with columns other than Kafka's prints JSON
     objects. --output json prints each record as one JSON object per line, with all of its fields.
@@ -196,7 +208,8 @@ def consume(session: Session, /, topic: str, **given: Any) -> None:
         return
     view = opened.at()
     group = None if options.group is None else opened.group(options.group)
-    printer = _Printer(_renderer(session, view, options.text_format), options.count, group)
+    keys = given_keys(view, options.keys, options.key_objects, "leave --key out")
+    printer = _Printer(_renderer(session, view, options.text_format), options.count, group, keys)
     start = options.start_or_default
     printer.positions = start_positions(view, start, partitions, printer.committed)
     if start == "stored":
@@ -261,10 +274,13 @@ Render = Callable[["pa.RecordBatch"], Any]
 class _Printer:
     """Prints records from `positions` on and moves them. With a group it commits them, too."""
 
-    def __init__(self, render: Render, count: int | None, group: Group | None) -> None:
+    def __init__(
+        self, render: Render, count: int | None, group: Group | None, keys: Any = None
+    ) -> None:
         self._render = render
         self._left = count
         self._group = group
+        self._keys = keys
         self.positions: Positions = {}
         self.committed: Positions | None = None if group is None else group.positions()
 
@@ -278,7 +294,7 @@ class _Printer:
             position = self.positions[number]
             stop = end if ends is None else min(end, ends.get(number, end))
             if position < stop:
-                for batch in view.read(number, position, stop):
+                for batch in view.read(number, position, stop, keys=self._keys):
                     self._print(number, batch)
                     if self._left == 0:
                         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import reduce
@@ -13,9 +12,10 @@ import click
 
 from pylogtable.arguments import did_you_mean
 from pylogtable.cli.command import Command
-from pylogtable.cli.from_json import column_of, decoded, json_value
+from pylogtable.cli.from_json import column_of, json_value
+from pylogtable.cli.given_keys import given_keys, key_json_option, key_option
 from pylogtable.cli.messages import confirm, progress
-from pylogtable.cli.options import dry_run_option, many, threads_option, topic_argument, yes_option
+from pylogtable.cli.options import dry_run_option, threads_option, topic_argument, yes_option
 from pylogtable.cli.output import answer
 from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session
@@ -38,13 +38,8 @@ if TYPE_CHECKING:
     destroys=True,
 )
 @topic_argument
-@many("--key", "keys", metavar="KEY", help="A key.")
-@many(
-    "--key-json",
-    "key_objects",
-    metavar="JSON",
-    help="A key as an object of its columns, as consume prints them.",
-)
+@key_option
+@key_json_option
 @click.option(
     "--where",
     "conditions",
@@ -74,11 +69,11 @@ def erase(
         raise click.UsageError("give --key or --key-json, or --where, and not both")
     opened = session.open_topic(topic)
     view = opened.at()
-    what: dict[str, Any] = (
-        {"where": _condition(view, conditions)}
-        if conditions
-        else {"keys": _keys(view, keys, key_objects)}
-    )
+    what: dict[str, Any]
+    if conditions:
+        what = {"where": _condition(view, conditions)}
+    else:
+        what = {"keys": given_keys(view, keys, key_objects, "use --where, as in --where customer=7")}
     if not (dry_run or yes):
         with progress(f"searching {opened.name}"):
             found = opened.erase(**what, dry_run=True, threads=threads)
@@ -87,38 +82,6 @@ def erase(
     with progress(f"erasing records of {opened.name}"):
         report = opened.erase(**what, dry_run=dry_run, threads=threads)
     answer(session, {"topic": opened.name, **asdict(report)}, f"{opened.name}: {report}")
-
-
-def _keys(view: View, texts: Sequence[str], objects: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    if not view.key:
-        return list(texts)  # the library says what is wrong
-    fields = [view.schema.field(name) for name in view.key]
-    if texts and len(fields) > 1:
-        raise click.BadParameter(
-            f"the key has several columns, {', '.join(view.key)}; use --key-json",
-            param_hint="--key",
-        )
-    try:
-        rows = [{fields[0].name: json_value(fields[0], text)} for text in texts]
-        rows += [_key_object(view, text) for text in objects]
-        columns = [column_of(field, [row[field.name] for row in rows]) for field in fields]
-    except ValueError as error:
-        hint = "--key-json" if objects else "--key"
-        raise click.BadParameter(str(error), param_hint=hint) from None
-    return pa.Table.from_arrays(columns, names=list(view.key))
-
-
-def _key_object(view: View, text: str) -> dict[str, Any]:
-    try:
-        row = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not JSON: {error}") from None
-    row = decoded(row, view.schema) if isinstance(row, dict) else {}
-    if row.keys() != set(view.key):
-        raise ValueError(f"{text} is not an object with the key's columns: {', '.join(view.key)}")
-    return row
 
 
 def _condition(view: View, conditions: Sequence[str]) -> pa.compute.Expression:

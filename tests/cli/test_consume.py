@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import pylogtable
 from pylogtable.cli.app import main
-from tests.builders import kafka
+from tests.builders import ints, kafka, rows
 from tests.cli.conftest import Run
 
 
@@ -53,6 +54,58 @@ def test_wrong_positions_are_refused(run: Run, clicks: pylogtable.Topic) -> None
     run("consume", "clicks", "--format", "%q").failed("%q is not supported", "%s", status=2)
     run("consume", "clicks", "--format", "%s", "--output", "json").failed("--format", status=2)
     run("consume", "clickz").failed("did you mean 'clicks'?")
+
+
+def test_all_records_of_keys(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("visits", partitions=2)
+    homes = topic.append(kafka(["ann", "bob", "ann", None], ["a", "b", "c", "d"])).offsets
+    home = next(n for n in homes if rows(topic.read(n, keys=["ann"]), "key"))
+    topic.append(kafka(["ann", "bob"], ["e", "f"], partition=ints(1 - home, 1 - home)))
+    topic.append(kafka(["ann"], [None]))
+
+    def got(*options: object) -> list[str]:
+        return sorted(run("consume", "visits", "--format", "%s", *options).out)
+
+    assert got("--key", "ann") == ["a", "c", "e"]
+    assert got("--key", "ann", "--key", "bob") == ["a", "b", "c", "e", "f"]
+    assert got("--key", "nobody") == []
+    assert got("--key", "ann", "--partition", 1 - home) == ["e"]
+    assert got("--key", "ann", "--from", "latest") == []
+    assert got("--key", "ann", "--from", f"{home}:1,{1 - home}:latest") == ["c"]
+    assert len(got("--key", "ann", "--count", 1)) == 1
+    assert got("--key", "ann", "--to", f"{home}:1") == ["a", "e"]
+    assert got("--key-json", '{"key": "bob"}', "--follow", "--count", 2) == ["b", "f"]
+    told = run("consume", "visits", "--key", "ann", "--output", "json").lines
+    assert sorted(str(json.loads(line)["payload"]) for line in told) == ["None", "a", "c", "e"]
+    run("consume", "visits", "--key", "ann", "--group", "g").failed("--key", "--group", status=2)
+
+
+def test_keys_of_other_types(run: Run, store_dir: Path) -> None:
+    store = pylogtable.open(store_dir)
+    topic = store.create_topic("orders", 2, {"id": pa.int64(), "v": pa.string()}, "id")
+    topic.append(pa.table({"id": [1, 2, 1], "v": ["a", "b", "c"]}))
+    found = run("consume", "orders", "--key", 1).lines
+    assert [json.loads(line)["v"] for line in found] == ["a", "c"]
+    run("consume", "orders", "--key", "one").failed("column 'id' is int64, not 'one'", status=2)
+    both = store.create_topic("both", 1, {"a": pa.string(), "b": pa.int32()}, ["a", "b"])
+    both.append(pa.table({"a": ["x", "y"], "b": ints(1, 2)}))
+    run("consume", "both", "--key", "x").failed("a, b; use --key-json", status=2)
+    found = run("consume", "both", "--key-json", '{"a": "y", "b": 2}').lines
+    assert [json.loads(line)["a"] for line in found] == ["y"]
+    store.create_topic("keyless", schema={"n": pa.int64()})
+    run("consume", "keyless", "--key", 1).failed("'keyless' has no key columns", "leave --key out")
+
+
+def test_new_records_of_a_key_are_followed(
+    clicks: pylogtable.Topic, store_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append() -> None:
+        clicks.append(kafka(["k2", "k1", None, "k1"], ["e", "f", "g", "h"]))
+
+    output = _Output(append)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, write_through=True))
+    main(["--store", str(store_dir), "consume", "clicks", "--key", "k1", "-f", "-n", "3"])
+    assert output.getvalue() == b"a\nf\nh\n"
 
 
 def test_a_group_continues_where_it_stopped(run: Run, clicks: pylogtable.Topic) -> None:

@@ -135,4 +135,4 @@ def test_bytes_that_are_no_text_are_in_base64(run: Run, store_dir: Path) -> None
 
 def test_topic_without_a_key_is_told_to_use_a_condition(run: Run, store_dir: Path) -> None:
     pylogtable.open(store_dir).create_topic("t", schema={"n": pa.int64()})
-    run("erase", "t", "--key", "1", "--yes").failed("has no key columns")
+    run("erase", "t", "--key", "1", "--yes").failed("'t' has no key columns", "use --where")
