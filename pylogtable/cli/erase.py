@@ -73,7 +73,9 @@ def erase(
     if conditions:
         what = {"where": _condition(view, conditions)}
     else:
-        what = {"keys": given_keys(view, keys, key_objects, "use --where, as in --where customer=7")}
+        what = {
+            "keys": given_keys(view, keys, key_objects, "use --where, as in --where customer=7")
+        }
     if not (dry_run or yes):
         with progress(f"searching {opened.name}"):
             found = opened.erase(**what, dry_run=True, threads=threads)

@@ -115,7 +115,6 @@ def options_with(name: str) -> dict[str, str]:
         "txnExpectedLast": {"txnAppId": "etl", "txnVersion": "2"},
         "txnNote": {"txnAppId": "etl", "txnVersion": "2"},
         "maxTriggerDelay": {"minOffsetsPerTrigger": "1"},
-        "keys": {"view": "latest"},
     }
     return {name: VALUES.get(name, "1"), **together.get(name, {})}
 

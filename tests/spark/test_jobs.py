@@ -23,7 +23,7 @@ from pyspark_pylogtable.table.jobs import run_each
 from pyspark_pylogtable.table.maintain_job import main
 from tests.builders import IN_FILES, ints, kafka, limited, rows, times, until_all_is_past
 from tests.spark.conftest import CONNECT
-from tests.spark.support import failure
+from tests.spark.support import failure, in_order, load
 
 COMPACT = {"cleanup.policy": "compact"}
 COLUMNS = ("partition", "offset", "key", "value", "timestamp")
@@ -334,10 +334,9 @@ def test_latest_of_given_keys(spark: SparkSession, logs: Store) -> None:
     assert sorted(shown.collect()) == wanted
     assert by_option.rdd.getNumPartitions() == 1
     assert table.to_df(view="latest", keys=[]).count() == 0
-    with pytest.raises(InvalidRequestError, match="looked up with view='latest'"):
-        table.to_df(keys=["k0"])
     for view, keys, said in (
-        ("records", '["k0"]', "keys is for view=latest"),
+        ("segments", '["k0"]', "keys is about records, and view=segments has none"),
+        ("records", "[17]", "do not fit key column 'key'"),
         ("latest", '{"k0": 1}', 'must be a JSON array, as ["u1","u2"]'),
         ("latest", "k0", "must be a JSON array"),
         ("latest", "[17]", "do not fit key column 'key'"),
@@ -346,8 +345,56 @@ def test_latest_of_given_keys(spark: SparkSession, logs: Store) -> None:
         assert said in failure(lambda df=df: df.load(topic.url).collect())
 
 
+@pytest.mark.parametrize("by", ["driver", "tasks", "tasks that get few bytes back"])
+def test_all_records_of_given_keys(spark: SparkSession, logs: Store, by: str) -> None:
+    """A key has records in several partitions, in commits, and in shifted files."""
+    topic = filled(logs, "t")
+    topic.append(kafka(["k0", "k2", "k9"], partition=ints(0, 1, 2)))
+    topic.alter(config={"inline.max.bytes": None}, partitions=4)
+    topic.append(kafka(["k0", "k2", None], ["in a commit", None, "x"]))
+    changed = {"tasks": {"driver_segments": -1}, "driver": {}}.get(by, {"driver_inline_bytes": 10})
+    table = LogTable(spark, topic.url, limited(topic, **changed))
+    columns = ["partition", "offset", "key", "value"]
+    for keys in (["k0"], ["k2", "k0", "none"], ["none"], []):
+        expected = rows(topic.read(keys=keys), *columns)
+        assert {row[2] for row in expected} == {key.encode() for key in keys} - {b"none"}
+        df = table.to_df(columns=columns, keys=keys)
+        assert [(r.partition, r.offset, bytes(r.key), r.value) for r in in_order(df)] == expected
+        by_option = load(spark, topic.url, keys=json.dumps(keys), columns=",".join(columns))
+        assert in_order(by_option) == in_order(df)
+    frame = spark.createDataFrame([(b"k0",), (b"k2",), (b"k0",)], "key binary")
+    part = table.to_df(start={0: 3, "*": 1}, end={"*": 12}, partitions=[0, 1], keys=frame)
+    wanted = topic.read([0, 1], {0: 3, "*": 1}, {"*": 12}, keys=["k0", "k2"])
+    assert [(row.partition, row.offset) for row in in_order(part)] == rows(
+        wanted, "partition", "offset"
+    )
+    assert part.schema == table.to_df().schema
+
+
+def test_all_records_of_given_keys_in_sql(spark: SparkSession, logs: Store) -> None:
+    topic = filled(logs, "t")
+    LogTable.for_path(spark, topic.url).create_view("of_k1", keys=["k1"])
+    count = len(rows(topic.read(keys=["k1"])))
+    assert spark.table("of_k1").count() == count > 3
+    spark.sql(
+        f"CREATE TEMPORARY VIEW of_k2 USING pylogtable OPTIONS (path '{topic.url}', "
+        """keys '["k2"]', startingOffsets '{"*": 1}', minPartitions 7)"""
+    )
+    wanted = rows(topic.read(start=1, keys=["k2"]), "partition", "offset")
+    found = spark.sql("SELECT partition, offset FROM of_k2 ORDER BY 1, 2").collect()
+    assert [tuple(row) for row in found] == wanted
+    keyless = logs.create_topic("keyless", schema={"n": pa.int64()})
+    with pytest.raises(InvalidRequestError, match="'keyless' has no key columns"):
+        LogTable.for_path(spark, keyless.url).to_df(keys=[1])
+    told = failure(lambda: load(spark, keyless.url, keys="[1]").collect())
+    assert "'keyless' has no key columns" in told
+    for view in ("of_k1", "of_k2"):
+        spark.catalog.dropTempView(view)
+
+
+@pytest.mark.parametrize("view", ["latest", "records"])
 def test_only_files_of_the_partitions_of_the_keys_are_opened(
-    spark: SparkSession, logs: Store, tmp_path: Path
+    spark: SparkSession, logs: Store, tmp_path: Path, view: str
 ) -> None:
     topic = logs.create_topic("t", 4, config={**IN_FILES, **COMPACT})
     topic.append(kafka([f"k{n}" for n in range(40)], [str(n) for n in range(40)]))
@@ -355,12 +402,12 @@ def test_only_files_of_the_partitions_of_the_keys_are_opened(
     for file in (tmp_path / "logs" / "t").glob("partition=*/*.parquet"):
         if file.parent.name != f"partition={partition}":
             file.unlink()
-    df = LogTable.for_path(spark, topic.url).to_df(view="latest", keys=["k7"])
+    df = LogTable.for_path(spark, topic.url).to_df(view=view, keys=["k7"])
     assert [bytes(row.value) for row in df.collect()] == [b"7"]
-    reader = spark.read.format("pylogtable").option("view", "latest")
+    reader = spark.read.format("pylogtable").option("view", view)
     by_option = reader.option("keys", '["k7"]').load(topic.url)
     assert [bytes(row.value) for row in by_option.collect()] == [b"7"]
-    reader = spark.read.format("pylogtable").option("view", "latest")
+    reader = spark.read.format("pylogtable").option("view", view)
     assert "[DATA_LOSS]" in failure(lambda: reader.load(topic.url).collect())
 
 

@@ -482,10 +482,11 @@ FOR_READING = {
     "timestampAsOf": "1",
     "columns": "a",
     "view": "records",
+    "keys": "[1]",
 }
 FOR_WRITING = {"topic": "t", "key": "a", "partitions": "1", "retention.ms": "1"}
 TRAVEL = {"versionAsOf", "timestampAsOf"}
-CHOICE = {"subscribe", "subscribePattern", "assign", "columns", "view"}
+CHOICE = {"subscribe", "subscribePattern", "assign", "columns", "view", "keys"}
 RANGE = set(FOR_READING) - TRAVEL - CHOICE
 
 
@@ -527,10 +528,10 @@ def test_options_that_each_view_accepts(view: str, name: str) -> None:
     refused = {
         "records": set(),
         "latest": RANGE,
-        "segments": {*RANGE, "includeHeaders"},
-        "partitions": {*RANGE, "includeHeaders"},
-        "history": {*RANGE, *TRAVEL, "includeHeaders"},
-        "groups": {*RANGE, *TRAVEL, "includeHeaders"},
+        "segments": {*RANGE, "includeHeaders", "keys"},
+        "partitions": {*RANGE, "includeHeaders", "keys"},
+        "history": {*RANGE, *TRAVEL, "includeHeaders", "keys"},
+        "groups": {*RANGE, *TRAVEL, "includeHeaders", "keys"},
     }[view]
     options = parse_options({name: FOR_READING.get(name, "true"), "view": view})
     if name in refused:
@@ -567,6 +568,8 @@ def test_options_that_a_stream_accepts(name: str) -> None:
         why = f"^{name} is not valid in streaming queries"
     elif name in TRAVEL:
         why = f"^{name} is of no use in a stream"
+    elif name == "keys":
+        why = "^keys is for batch reads: a stream reads every new record"
     else:
         options.refuse_for("stream read")
         return

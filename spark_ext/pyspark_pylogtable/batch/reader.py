@@ -67,7 +67,7 @@ class ViewReader(ABC):
 
 
 class RecordsReader(ViewReader):
-    """`view=records`: the records of a range of offsets."""
+    """`view=records`: the records of a range of offsets, all of them or those of given keys."""
 
     def schema(self) -> StructType:
         schemas = {name: self._columns(view) for name, view in self.pinned.views.items()}
@@ -90,7 +90,7 @@ class RecordsReader(ViewReader):
         return [[ViewPart(topic, part) for topic, part in parts] for parts in planned]
 
     def read(self, part: ViewPart, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-        reader = Scan(self.pinned.views[part.topic]).reader(columns)
+        reader = Scan(self.pinned.views[part.topic], self.options.keys).reader(columns)
         return read_records(reader, part.share, fail_on_data_loss=self.options.fail_on_data_loss)
 
     def _columns(self, view: View) -> StructType:

@@ -36,8 +36,6 @@ VIEWS = ("records", "latest", "segments", "partitions", "history", "groups")
 #: The Kafka connector's default for maxTriggerDelay.
 DEFAULT_DELAY_MS = 15 * 60_000
 
-_KEYS = "for view=latest, the newest record of each key; filter the DataFrame instead"
-
 _ALTERNATIVES = {
     "topic": "subscribe chooses the topics to read",
     "partitions": "assign reads some partitions, minPartitions makes more Spark tasks",
@@ -150,7 +148,8 @@ class Options:
         self._refuse(ENDING, "not valid in streaming queries, which have no end")
         why = "of no use in a stream, which always reads the newest version"
         self._refuse(TIME_TRAVEL, why)
-        self._refuse(("keys",), _KEYS)
+        why = "for batch reads: a stream reads every new record; filter the DataFrame instead"
+        self._refuse(("keys",), why)
         if self.view != "records":
             raise InvalidRequestError(
                 f"view={self.view} cannot be read as a stream: every commit changes all of it. "
@@ -163,15 +162,13 @@ class Options:
             )
 
     def _refuse_for_view(self) -> None:
-        if self.view != "latest":
-            self._refuse(("keys",), _KEYS)
         if self.view == "latest":
             why = "of no use with view=latest, the newest record of each key in the whole topic"
             ranges = (*RANGE, *STREAM_READ)
             self._refuse(ranges, f"{why}; use versionAsOf or timestampAsOf to see an older state")
         elif self.view != "records":
             why = f"about records, and view={self.view} has none"
-            ranges = (*RANGE, *STREAM_READ, "includeHeaders")
+            ranges = (*RANGE, *STREAM_READ, "includeHeaders", "keys")
             self._refuse(ranges, f"{why}; filter the DataFrame instead")
         if self.view in ("history", "groups"):
             self._refuse(TIME_TRAVEL, f"of no use with view={self.view}, which has no versions")

@@ -48,6 +48,7 @@ from pyspark_pylogtable.table.append import append_sealed
 from pyspark_pylogtable.table.jobs import copied_where_it_pays, where_it_pays
 from pyspark_pylogtable.table.local_rows import df_of_rows
 from pyspark_pylogtable.table.native import NativeUnavailable, native_df
+from pyspark_pylogtable.table.parts_df import df_of_parts
 
 Version = int | datetime | None
 ViewName = Literal["records", "latest"]
@@ -111,12 +112,13 @@ class LogTable:
         `view="latest"` has the newest record of each key, tombstones included: what a compaction of
         the whole topic would leave. It takes no range, because the newest record of a key in a
         range may not be its newest. It is read by Python, because filters must not run before the
-        newest records are found. With `keys`, a list as for `Topic.latest` or a DataFrame with the
-        key columns, only the records of these are looked up, by the driver, in the files that may
-        have them.
+        newest records are found.
+
+        With `keys`, a list as for `Topic.latest` or a DataFrame with the key columns, only the
+        records of these are looked up, now, in the files that may have them: all records of these
+        keys in the range, or the newest of each. The driver does that, or tasks of Spark if there
+        are many files to look at.
         """
-        if keys is not None and view != "latest":
-            raise InvalidRequestError("`keys` are looked up with view='latest'; use where(...)")
         pinned = self.topic.at(version)
         names = columns if columns is not None else _shown(pinned)
         Scan(pinned).reader(names)
@@ -129,6 +131,8 @@ class LogTable:
         if view != "records":
             raise InvalidRequestError(f"view must be 'records' or 'latest', not {view!r}")
         ranges = pinned.ranges(partitions, start, end)
+        if keys is not None:
+            return self._keyed_df(pinned, ranges, names, _arrow_keys(keys))
         try:
             return native_df(self._spark, pinned, Scan(pinned).tasks(ranges), names, url=self._path)
         except NativeUnavailable as error:
@@ -334,6 +338,18 @@ class LogTable:
             .option("endingOffsets", json.dumps({view.name: ends}))
             .load(store)
         )
+
+    def _keyed_df(
+        self,
+        view: View,
+        ranges: Mapping[int, tuple[int, int]],
+        columns: Sequence[str],
+        keys: Any,
+    ) -> DataFrame:
+        scan = Scan(view, keys)
+        parts = scan.parts(ranges)
+        few = sum(part.totals.segments for part in parts) <= scan.limits.driver_segments
+        return df_of_parts(self._spark, scan, parts, columns, in_driver=few)
 
     def _latest_df(self, view: View, columns: Sequence[str]) -> DataFrame:
         if not view.describe().key:

@@ -30,7 +30,7 @@ def _parts(
 ) -> Iterator[tuple[str, ReadPart]]:
     total = sum(map(_offsets_in, ranges.values()))
     for topic, spans in ranges.items():
-        for part in Scan(views[topic]).parts(
+        for part in Scan(views[topic], options.keys).parts(
             spans,
             max_records=options.max_records_per_partition,
             min_parts=_min_parts(options.min_partitions, _offsets_in(spans), total),
