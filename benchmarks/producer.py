@@ -60,4 +60,4 @@ def run(records: int) -> list[Result]:
 
 def _send(producer: Producer, keys: list[bytes], value: bytes, count: int) -> None:
     for number in range(count):
-        producer.send(keys[number % len(keys)], value)
+        producer.send(key=keys[number % len(keys)], value=value)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition, Lock, Thread, current_thread
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -22,11 +22,13 @@ from pylogtable.append.given_rows import batches_of
 from pylogtable.append.producer_batch import (
     BatchFuture,
     Delivered,
+    OnDelivery,
     ProducerBatch,
     RecordFuture,
     SentRecords,
     SentTable,
     UnseenErrors,
+    telling,
 )
 from pylogtable.append.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 from pylogtable.append.shaping import RowShaper
@@ -109,11 +111,13 @@ class Producer(Closing):
 
     def send(
         self,
+        *given: NoReturn,
         key: Any = None,
         value: Any = None,
         headers: Any = None,
         partition: int | None = None,
         timestamp: Moment | None = None,
+        on_delivery: OnDelivery | None = None,
         **columns: Any,
     ) -> RecordFuture:
         """Send one record: `key` and `value` as bytes or text, or the topic's columns by name.
@@ -122,8 +126,14 @@ class Producer(Closing):
         Headers are pairs of a name and bytes, or a dict. Obvious mistakes raise at once. Other
         mistakes fail the future of the record; without an app id, they affect no other record.
         Waits while two batches are full.
+
+        `on_delivery(error, metadata)` is called once the outcome is known, always in the producer's
+        thread. One of the two is None. Keep it short: the next batch waits for it. A record that is
+        refused at once has no delivery.
         """
         self._refuse_in_child()
+        if given:
+            self._refuse_positional(given)
         shape = self._shape
         if (
             shape.is_kafka_row
@@ -149,17 +159,19 @@ class Producer(Closing):
                 tail = batch.tail = SentRecords(shape)
                 self._start(batch, tail)
             tail.records.append(record)
-            position = batch.record_count
-            batch.record_count = position + 1
+            future = RecordFuture(batch, batch.record_count)
+            batch.record_count += 1
             batch.size_bytes += size
+            if on_delivery is not None:
+                batch.when_settled(future, telling(on_delivery))
             if batch.size_bytes >= self._batch_bytes:
                 self._work.notify()
-        return RecordFuture(batch, position)
+        return future
 
-    def send_batch(self, data: Any) -> BatchFuture:
+    def send_batch(self, data: Any, *, on_delivery: OnDelivery | None = None) -> BatchFuture:
         """Send many records at once, in any form that `topic.append` takes. Columns that do not fit
         raise at once. A bad row fails the future of its table; without an app id, it affects no
-        other record."""
+        other record. `on_delivery` is called as by `send`, once for the table."""
         self._refuse_in_child()
         with self._ending_if_refused():
             table = self._table(data)
@@ -167,12 +179,14 @@ class Producer(Closing):
             batch = self._admit()
             batch.tail = None
             self._start(batch, SentTable(table))
-            position = batch.record_count
+            future = BatchFuture(batch, batch.record_count, table.num_rows)
             batch.record_count += table.num_rows
             batch.size_bytes += table.nbytes + OVERHEAD_BYTES
+            if on_delivery is not None:
+                batch.when_settled(future, telling(on_delivery))
             if batch.size_bytes >= self._batch_bytes:
                 self._work.notify()
-        return BatchFuture(batch, position, table.num_rows)
+        return future
 
     def flush(self) -> None:
         """Wait until everything that was sent so far is committed. Raises the first error since
@@ -269,6 +283,15 @@ class Producer(Closing):
             raise InvalidRequestError(
                 f"this producer of {self.topic_name!r} was opened in another process, which this "
                 "one was forked from; open one here"
+            )
+
+    def _refuse_positional(self, given: Sequence[object]) -> None:
+        with self._ending_if_refused():
+            raise InvalidRequestError(
+                f"send({', '.join(f'{one!r:.40}' for one in given)}): name each argument, as in "
+                "send(key=b'k', value=b'v'). This producer belongs to one topic, "
+                f"{self.topic_name!r}, so send takes no topic; store.topic(name).producer() gives "
+                "the producer of another one"
             )
 
     def _refuse_in_callback(self) -> None:

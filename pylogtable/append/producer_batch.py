@@ -1,18 +1,20 @@
 """Records that wait for their commit: the batch they are in, and their futures.
 
-A producer can afford only one object per record. So a batch has one event for all of its records,
-and a future is just a position in the batch.
+A producer can afford only one object per record. So a batch has one condition for all of its
+records, and a future is just a position in the batch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures._base import FINISHED, RUNNING
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Event, Lock
-from typing import Any, Generic, TypeVar
+from threading import Condition
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,10 @@ from pylogtable.times import from_us
 _logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+#: Called with a future that is done.
+Callback = Callable[[Any], object]
+#: Called with the error or None, and with the place in the log or None.
+OnDelivery = Callable[[BaseException | None, Any], object]
 
 MOST_UNSEEN = 1000
 
@@ -154,9 +160,11 @@ class ProducerBatch:
         self.record_count = 0
         self.size_bytes = 0
         self.began = 0.0  # when its first record was sent
-        self._settled = Event()
-        self._lock = Lock()
-        self._callbacks: list[tuple[SendFuture[Any], Callable[[SendFuture[Any]], object]]] = []
+        #: The one of all futures of the batch. Held again and again by one thread that waits for
+        #: several futures: `Condition` allows that.
+        self.condition = Condition()
+        self._callbacks: list[tuple[SendFuture[Any], Callback]] = []
+        self._waiters: dict[SendFuture[Any], list[Any]] = {}
         self._outcome: Delivered | BaseException | None = None
 
     def settle(self, outcome: Delivered | BaseException) -> None:
@@ -165,36 +173,51 @@ class ProducerBatch:
             self.unseen.add(error)
         self.sent = []
         self.tail = None
-        with self._lock:
+        with self.condition:
             self._outcome = outcome
             callbacks, self._callbacks = self._callbacks, []
-        self._settled.set()
+            for future, waiters in self._waiters.items():
+                for waiter in waiters:
+                    if future.failure(outcome) is None:
+                        waiter.add_result(future)
+                    else:
+                        waiter.add_exception(future)
+            self.condition.notify_all()
         for future, callback in callbacks:
             _call(callback, future)
 
-    def when_settled(
-        self, future: SendFuture[Any], callback: Callable[[SendFuture[Any]], object]
-    ) -> None:
-        with self._lock:
+    def when_settled(self, future: SendFuture[Any], callback: Callback) -> None:
+        """Call `callback(future)` once it is settled: in the producer's thread, or now."""
+        with self.condition:
             if self._outcome is None:
                 self._callbacks.append((future, callback))
                 return
         _call(callback, future)
+
+    def waiters(self, future: SendFuture[Any]) -> list[Any]:
+        """Who waits for this future in `concurrent.futures.wait` or `as_completed`."""
+        return self._waiters.setdefault(future, [])
 
     @property
     def is_settled(self) -> bool:
         return self._outcome is not None
 
     def outcome(self, timeout: float | None) -> Delivered | BaseException:
-        if not self._settled.wait(timeout):
+        if self._outcome is None:
+            with self.condition:
+                self.condition.wait_for(lambda: self._outcome is not None, timeout)
+        if self._outcome is None:
             raise FutureTimeoutError
-        assert self._outcome is not None
         return self._outcome
 
 
-class SendFuture(Generic[Value]):
-    """The future of something that was sent. It works like `concurrent.futures.Future`, but it
-    cannot be cancelled."""
+class SendFuture(Future[Value]):
+    """The future of something that was sent. It works wherever a `concurrent.futures.Future` does,
+    but it cannot be cancelled. It can also be awaited: `await producer.send(...)`.
+
+    Of the base class it has the type and nothing else: a lock and a state for each record would
+    cost more than the record.
+    """
 
     __slots__ = ("_batch", "_position")
 
@@ -206,17 +229,26 @@ class SendFuture(Generic[Value]):
         """True once the outcome is known."""
         return self._batch.is_settled
 
+    def running(self) -> bool:
+        """True until the outcome is known: what was sent cannot be taken back."""
+        return not self._batch.is_settled
+
+    def cancel(self) -> bool:
+        """False: what was sent cannot be taken back. If a task that awaits it is cancelled, the
+        record is appended anyway."""
+        return False
+
+    def cancelled(self) -> bool:
+        """False."""
+        return False
+
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the outcome: the error, or None if the append succeeded. `flush` and `close` do
         not raise this error any more."""
-        error = self._failure(timeout)
+        error = self.failure(self._batch.outcome(timeout))
         if error is not None:
             self._batch.unseen.see(error)
         return error
-
-    def _failure(self, timeout: float | None) -> BaseException | None:
-        outcome = self._batch.outcome(timeout)
-        return self._error(outcome) if isinstance(outcome, Delivered) else outcome
 
     def result(self, timeout: float | None = None) -> Value:
         """Wait for the commit, and return the place in the log. Raises the error if the append
@@ -228,10 +260,40 @@ class SendFuture(Generic[Value]):
         assert isinstance(outcome, Delivered)
         return self._value(outcome)
 
-    def add_done_callback(self, callback: Callable[[SendFuture[Value]], object]) -> None:
-        """Call `callback(self)` when it is done, in the producer's thread. If it is done already,
-        call it now."""
-        self._batch.when_settled(self, callback)
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call `fn(self)` when it is done, in the producer's thread. If it is done already, call it
+        now."""
+        self._batch.when_settled(self, fn)
+
+    def __await__(self) -> Generator[Any, None, Value]:
+        """Wait for the commit in a running event loop; returns and raises what `result` does."""
+        from asyncio import wrap_future
+
+        return wrap_future(self).__await__()
+
+    def failure(self, outcome: Delivered | BaseException) -> BaseException | None:
+        """The error of this future, if this is the outcome of its batch."""
+        return self._error(outcome) if isinstance(outcome, Delivered) else outcome
+
+    # What `concurrent.futures.wait` and `as_completed` use, and asyncio from Python 3.14 on.
+
+    @property
+    def _condition(self) -> Condition:  # type: ignore[override]
+        return self._batch.condition
+
+    @property
+    def _state(self) -> str:  # type: ignore[override]
+        return FINISHED if self._batch.is_settled else RUNNING
+
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]
+        return self._batch.waiters(self)
+
+    def _get_snapshot(self) -> tuple[bool, bool, Value | None, BaseException | None]:
+        if not self.done():
+            return False, False, None, None
+        error = self.exception()
+        return True, False, None if error is not None else self.result(), error
 
     def _error(self, delivered: Delivered) -> BaseException | None:
         return delivered.errors.get(self._position)
@@ -242,7 +304,7 @@ class SendFuture(Generic[Value]):
     def __repr__(self) -> str:
         if not self.done():
             return f"<{type(self).__name__} waiting>"
-        return f"<{type(self).__name__} {self._failure(None) or self.result()}>"
+        return f"<{type(self).__name__} {self.failure(self._batch.outcome(0)) or self.result()}>"
 
 
 class RecordFuture(SendFuture[RecordMetadata]):
@@ -277,7 +339,17 @@ class BatchFuture(SendFuture[BatchMetadata]):
         return delivered.table(self._position, self._count)
 
 
-def _call(callback: Callable[[SendFuture[Any]], object], future: SendFuture[Any]) -> None:
+def telling(on_delivery: OnDelivery) -> Callback:
+    """The callback of a future that tells the error, or the place in the log."""
+
+    def tell(future: SendFuture[Any]) -> None:
+        error = future.exception()
+        on_delivery(error, None if error is not None else future.result())
+
+    return tell
+
+
+def _call(callback: Callback, future: SendFuture[Any]) -> None:
     try:
         callback(future)
     except BaseException:  # also `sys.exit()`: it would end the producer's thread, unseen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,17 @@ from pylogtable.cli.options import POSITIVE, WholeNumber, many, topic_argument
 from pylogtable.cli.output import answer
 from pylogtable.cli.parse import parse_pair
 from pylogtable.cli.session import Session
-from pylogtable.cli.stdin_batches import LineBatch, LineReader
+from pylogtable.cli.stdin_batches import LineBatch, LineReader, LineTooLongError
 from pylogtable.cli.streams import is_terminal, standard_input
+from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.presentation import count_text, spans_text
 
 if TYPE_CHECKING:
     from pylogtable import AppendResult, Topic
+
+#: A line of JSON may be so many times as long as its record may be: bytes are base64, and quotes
+#: and control characters are escaped.
+MAX_JSON_RATIO = 2
 
 
 @dataclass(frozen=True)
@@ -113,12 +119,13 @@ def produce(session: Session, /, topic: str, **given: Any) -> None:
     is_typed = is_terminal(sys.stdin)
     if is_typed:
         note(session, "each line is a record; Ctrl-D ends the input")
-    reader = LineReader(source, options.batch_bytes, options.linger)
+    max_line_bytes = DEFAULT_LIMITS.max_record_bytes * (1 if is_text else MAX_JSON_RATIO)
+    reader = LineReader(source, options.batch_bytes, options.linger, max_line_bytes)
     appender = _Appender(opened, parser, options.partition)
     try:
         spinner = progress(f"appending to {opened.name}", show=not is_typed)
         with spinner as show_detail, reader.stopped_by_signals() as signals:
-            for batch in reader.batches():
+            for batch in appender.told_if_too_long(reader.batches()):
                 appender.append(batch)
                 show_detail(count_text(appender.done.records, "record"))
         signals.raise_again()
@@ -173,6 +180,13 @@ class _Appender:
         self._parser = parser
         self._partition = partition
         self.done = _Done(topic.name)
+
+    def told_if_too_long(self, batches: Iterator[LineBatch]) -> Iterator[LineBatch]:
+        """The batches; the error of a line that is too long says which lines are appended."""
+        try:
+            yield from batches
+        except LineTooLongError as error:
+            raise InvalidRequestError(f"{error}; {self.done.so_far()}") from error
 
     def append(self, batch: LineBatch) -> None:
         """Append the lines in one commit; the error says which lines are appended."""

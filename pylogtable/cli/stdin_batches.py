@@ -48,12 +48,47 @@ class _Stop:
     """No more lines are wanted."""
 
 
+class LineTooLongError(Exception):
+    """A line cannot become a record, however it goes on."""
+
+
+class _Lines:
+    """Cuts what is read into lines. Each byte is looked at once and copied once, however many reads
+    its line takes."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []  # the line whose end has not come, in pieces
+        self.begun_bytes = 0
+
+    def whole(self, read: bytes) -> list[bytes]:
+        """The lines that end in these bytes."""
+        first, *others = read.split(b"\n")
+        self._begun.append(first)
+        self.begun_bytes += len(first)
+        if not others:
+            return []
+        lines = [self.rest(), *others]
+        self._begun, self.begun_bytes = [lines.pop()], len(others[-1])
+        return lines
+
+    def rest(self) -> bytes:
+        """The line whose end has not come."""
+        return b"".join(self._begun)
+
+
 class LineReader:
     """Reads in a thread of its own, so that a slow input does not hold back lines already read."""
 
-    def __init__(self, source: IO[bytes], batch_bytes: int, linger_seconds: float) -> None:
+    def __init__(
+        self,
+        source: IO[bytes],
+        batch_bytes: int,
+        linger_seconds: float,
+        max_line_bytes: int,
+    ) -> None:
         self._source = source
         self._batch_bytes = batch_bytes
+        self._max_line_bytes = max_line_bytes
         self._linger = min(linger_seconds, threading.TIMEOUT_MAX)
         # Bytes, None at the end of the input, the error of a read, or one of the events above.
         self._inbox: queue.SimpleQueue[bytes | _LingerOver | _Stop | Exception | None] = (
@@ -69,19 +104,26 @@ class LineReader:
         self._stop_pipe: int | None = None
 
     def batches(self) -> Iterator[LineBatch]:
-        """All lines in batches. The last line may lack its line end."""
+        """All lines in batches. The last line may lack its line end. Raises `LineTooLongError` as
+        soon as a line is too long, after the batch of those before it."""
         threading.Thread(target=self._pump, daemon=True).start()
-        rest = b""
+        read = _Lines()
         while True:
             event = self._inbox.get()
             if isinstance(event, Exception):
                 raise click.ClickException(f"standard input cannot be read: {event}") from event
             if isinstance(event, bytes):
                 self._room.release()
-                *whole, rest = (rest + event).split(b"\n")
-                self._add(whole)
-            elif event is None and rest:
-                self._add([rest])
+                self._add(read.whole(event))
+                if read.begun_bytes > self._max_line_bytes:
+                    yield from self._take()
+                    raise LineTooLongError(
+                        f"line {self._next} has more than {self._max_line_bytes} bytes, the most "
+                        "that a line may have; store large values elsewhere, and append where they "
+                        "are"
+                    )
+            elif event is None and read.begun_bytes:
+                self._add([read.rest()])
             is_end = event is None or isinstance(event, _Stop)
             is_due = isinstance(event, _LingerOver) and event.first == self._next
             if is_end or is_due or self._size >= self._batch_bytes:

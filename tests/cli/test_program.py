@@ -157,6 +157,41 @@ def unread_bytes(pipe: int) -> int:
     return count[0]
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_produce_loses_no_line_of_an_endless_input(
+    clicks: pylogtable.Topic, number: signal.Signals, status: int
+) -> None:
+    """The signal comes while commits run and the next lines are read. What is not appended is still
+    in the pipe, except for the line that the last read has cut."""
+    theirs, ours = os.pipe()
+    running = start(
+        "produce", "clicks", "--partition", "1", "--batch-bytes", "200000", stdin=theirs
+    )
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        with open(ours, "wb", buffering=0) as sink:
+            while running.poll() is None:
+                written += sink.write(b"%09d\n" % (written // 10))
+
+    writer = threading.Thread(target=write)
+    with open(theirs, "rb", buffering=0) as pipe:
+        writer.start()
+        until(lambda: clicks.version >= 5, running)
+        running.send_signal(number)
+        left = 0
+        # The writer sees that the program has ended once there is room in the pipe.
+        assert running.wait(60) == status
+        while read := len(pipe.read(1 << 16)):
+            left += read
+    writer.join()
+    appended = clicks.read(1, 1).read_all()["value"].to_pylist()
+    assert appended == [b"%09d" % line for line in range((written - left) // 10)]
+    assert running.stderr is not None
+    assert running.stderr.read() == b""
+
+
 def test_input_is_read_without_a_gap_when_a_signal_comes() -> None:
     """What is read ahead is given out, and the rest is left in the pipe."""
     theirs, ours = os.pipe()
@@ -169,7 +204,7 @@ def test_input_is_read_without_a_gap_when_a_signal_comes() -> None:
     writer = threading.Thread(target=write)
     writer.start()
     with open(theirs, "rb", buffering=0) as source:
-        reader = LineReader(source, batch_bytes=1, linger_seconds=3600)
+        reader = LineReader(source, 1, 3600, max_line_bytes=1000)
         batches = reader.batches()
         with reader.stopped_by_signals() as signals:
             given = next(batches).lines

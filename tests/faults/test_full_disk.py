@@ -91,7 +91,9 @@ def test_appends_until_the_disk_is_full_and_after_it_has_room_again(small_disk: 
 OPERATIONS: dict[str, Callable[[Store, Topic], object]] = {
     "append": lambda store, topic: topic.append(_records(KIB)),
     "append much": lambda store, topic: topic.append(_records(300 * KIB)),
-    "produce": lambda store, topic: topic.producer(linger_ms=0).send(b"k", b"x" * KIB).result(),
+    "produce": lambda store, topic: (
+        topic.producer(linger_ms=0).send(key=b"k", value=b"x" * KIB).result()
+    ),
     "merge": lambda store, topic: topic.merge(),
     "compact": lambda store, topic: topic.compact(force=True),
     "alter": lambda store, topic: topic.alter(partitions=3),

@@ -71,7 +71,7 @@ def test_records_are_sent_and_consumed_on_s3(s3_endpoint: str) -> None:
     )
     topic = store.create_topic("t", partitions=2)
     with topic.producer(app_id="etl") as producer:
-        sent = [producer.send(f"k{number}", str(number)) for number in range(20)]
+        sent = [producer.send(key=f"k{number}", value=str(number)) for number in range(20)]
     assert len({future.result()[:2] for future in sent}) == 20
     one, other = topic.consumer("g", "a"), topic.consumer("g", "b")
     found = rows(one.poll(max_records=6), "value")

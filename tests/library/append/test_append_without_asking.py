@@ -199,7 +199,7 @@ def test_a_producer_asks_nothing_and_follows_an_alter(
 ) -> None:
     with mine.producer(linger_ms=0) as producer:
         counting.reset()
-        producer.send("k", "v").result()
+        producer.send(key="k", value="v").result()
         assert counting.counts == requests
         theirs.alter(add_columns={"country": "string"})
         rows = pa.table({"key": [b"k"], "value": [b"v"], "country": ["nl"]})

@@ -283,7 +283,7 @@ def test_a_producer_beside_offers_knows_where_its_records_are(store: Store) -> N
     topic = store.create_topic("t", partitions=1)
     put_offer(topic, kafka("ab"))
     with limited(topic, **CROWD).producer(app_id="p") as producer:
-        sent = producer.send(b"c", b"v")
+        sent = producer.send(key=b"c", value=b"v")
     assert sent.result().offset == 2
 
 

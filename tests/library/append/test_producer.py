@@ -57,7 +57,7 @@ def test_every_future_returns_the_place_of_its_record(topic: Topic, producer: Pr
     for number in range(5000):
         key = None if number % 7 == 0 else f"k{number % 40}".encode()
         partition = number % 3 if number % 11 == 0 else None
-        future = producer.send(key, b"%d" % number, partition=partition)
+        future = producer.send(key=key, value=b"%d" % number, partition=partition)
         sent[future] = (key, b"%d" % number, partition)
         if number % 1700 == 0:
             producer.flush()
@@ -75,14 +75,14 @@ def test_every_future_returns_the_place_of_its_record(topic: Topic, producer: Pr
 def test_keyed_records_are_placed_by_their_hash(topic: Topic, producer: Producer) -> None:
     """So that the newest record of a key is looked for in one partition only [SEG-7]."""
     for number in range(50):
-        producer.send(f"k{number}" if number % 5 else None, "v")
+        producer.send(key=f"k{number}" if number % 5 else None, value="v")
     producer.flush()
     assert set(topic.segments()["hashed_over"].to_pylist()) == {3}
 
 
 def test_order_is_kept_inside_a_key(topic: Topic, producer: Producer) -> None:
     for number in range(300):
-        producer.send(f"k{number % 4}", str(number))
+        producer.send(key=f"k{number % 4}", value=str(number))
         if number % 90 == 0:
             producer.flush()
     producer.flush()
@@ -94,7 +94,7 @@ def test_order_is_kept_inside_a_key(topic: Topic, producer: Producer) -> None:
 
 def test_one_batch_is_one_commit(topic: Topic, producer: Producer) -> None:
     for number in range(1000):
-        producer.send(str(number))
+        producer.send(key=str(number))
     assert topic.version == 0
     producer.flush()
     assert topic.version == 1
@@ -104,13 +104,13 @@ def test_one_batch_is_one_commit(topic: Topic, producer: Producer) -> None:
 
 def test_batch_is_sent_after_the_linger_time(topic: Topic) -> None:
     with topic.producer(linger_ms=1) as producer:
-        assert producer.send("k", "v").result(timeout=60).offset == 0
-        assert producer.send("k", "v").result(timeout=60).offset == 1
+        assert producer.send(key="k", value="v").result(timeout=60).offset == 0
+        assert producer.send(key="k", value="v").result(timeout=60).offset == 1
 
 
 def test_full_batch_is_sent_at_once_and_two_full_batches_block_senders(topic: Topic) -> None:
     with topic.producer(linger_ms=FOREVER_MS, batch_bytes=10_000) as producer:
-        futures = [producer.send("k", b"v" * 900) for _ in range(95)]
+        futures = [producer.send(key="k", value=b"v" * 900) for _ in range(95)]
         assert futures[9].result(timeout=60).offset == 9
         waiting = sum(not future.done() for future in futures)
         assert waiting <= 21  # two batches of ten, and one record on top
@@ -124,7 +124,9 @@ def test_many_threads_can_send(topic: Topic) -> None:
     with topic.producer(linger_ms=1, batch_bytes=50_000) as producer:
 
         def work(me: int) -> None:
-            mine = [(producer.send(b"%d" % me, b"%d-%d" % (me, n)), n) for n in range(2000)]
+            mine = [
+                (producer.send(key=b"%d" % me, value=b"%d-%d" % (me, n)), n) for n in range(2000)
+            ]
             sent.extend((future, b"%d-%d" % (me, n)) for future, n in mine)
 
         threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
@@ -144,7 +146,7 @@ def test_many_threads_can_send(topic: Topic) -> None:
 
 
 def test_future_works_like_a_standard_future(producer: Producer) -> None:
-    future = producer.send("k", "v")
+    future = producer.send(key="k", value="v")
     seen: list[Any] = []
     future.add_done_callback(seen.append)
     assert not future.done()
@@ -169,9 +171,9 @@ def test_callback_that_exits_does_not_end_the_producer(
         raise SystemExit(1)
 
     with topic.producer(linger_ms=FOREVER_MS) as producer:
-        producer.send("a", partition=0).add_done_callback(leave)
+        producer.send(key="a", partition=0).add_done_callback(leave)
         producer.flush()
-        producer.send("b", partition=0)
+        producer.send(key="b", partition=0)
     assert topic.count() == 2
     assert "a callback of" in caplog.text
 
@@ -185,8 +187,8 @@ def test_linger_that_no_clock_can_wait_for_is_refused(topic: Topic, linger_ms: f
 def test_callbacks_may_send_but_not_flush(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
     with topic.producer(linger_ms=FOREVER_MS, batch_bytes=1) as producer:
         again: list[Any] = []
-        first = producer.send("a", partition=0)
-        first.add_done_callback(lambda _: again.append(producer.send("b", partition=0)))
+        first = producer.send(key="a", partition=0)
+        first.add_done_callback(lambda _: again.append(producer.send(key="b", partition=0)))
         first.add_done_callback(lambda _: producer.flush())
         first.result(timeout=60)
     assert again[0].result().offset == 1
@@ -194,9 +196,9 @@ def test_callbacks_may_send_but_not_flush(topic: Topic, caplog: pytest.LogCaptur
 
 
 def test_timestamps(topic: Topic, clock: Clock, producer: Producer) -> None:
-    given = producer.send("k", "v", timestamp=at(-5), partition=0)
-    in_ms = producer.send("k", "v", timestamp=1_000, partition=0)
-    default = producer.send("k", "v", partition=0)
+    given = producer.send(key="k", value="v", timestamp=at(-5), partition=0)
+    in_ms = producer.send(key="k", value="v", timestamp=1_000, partition=0)
+    default = producer.send(key="k", value="v", partition=0)
     clock.tick(7)
     producer.flush()
     told = [future.result().timestamp for future in (given, in_ms, default)]
@@ -207,7 +209,7 @@ def test_timestamps(topic: Topic, clock: Clock, producer: Producer) -> None:
 def test_future_gives_append_time_if_the_topic_uses_it(store: Store) -> None:
     topic = store.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
     with topic.producer() as producer:
-        future = producer.send("k", "v", timestamp=1_000)
+        future = producer.send(key="k", value="v", timestamp=1_000)
     assert [future.result().timestamp] == rows(topic.read(), "timestamp") == [at(0)]
 
 
@@ -216,9 +218,9 @@ def test_future_gives_append_time_if_the_topic_uses_it(store: Store) -> None:
     [[("a", b"1"), ("a", None)], (["a", b"1"], ["a", None]), iter([("a", "1"), ("a", None)])],
 )
 def test_headers(topic: Topic, producer: Producer, headers: Any) -> None:
-    producer.send("k", "v", headers=headers)
-    producer.send("k", "v", headers={"b": b"2"})
-    producer.send("k", "v")
+    producer.send(key="k", value="v", headers=headers)
+    producer.send(key="k", value="v", headers={"b": b"2"})
+    producer.send(key="k", value="v")
     producer.flush()
     assert rows(topic.read(), "headers") == [
         [{"key": "a", "value": b"1"}, {"key": "a", "value": None}],
@@ -267,7 +269,7 @@ def test_table_shaped_topics_take_columns_by_name(store: Store) -> None:
 def test_obvious_mistakes_raise_in_send(
     topic: Topic, producer: Producer, wrong: dict[str, Any], why: str
 ) -> None:
-    producer.send("k", "v")
+    producer.send(key="k", value="v")
     with pytest.raises(InvalidRequestError, match=why):
         producer.send(**wrong)
     producer.flush()
@@ -333,7 +335,7 @@ def test_batch_with_only_bad_records_commits_nothing(store: Store) -> None:
 def test_keyless_record_on_a_compacted_topic_fails_only_itself(store: Store) -> None:
     topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
     producer = topic.producer()
-    futures = [producer.send(key, "v") for key in ("a", None, "b")]
+    futures = [producer.send(key=key, value="v") for key in ("a", None, "b")]
     with pytest.raises(InvalidRequestError, match="without a key"):
         producer.close()
     assert [future.exception() is None for future in futures] == [True, False, True]
@@ -341,11 +343,11 @@ def test_keyless_record_on_a_compacted_topic_fails_only_itself(store: Store) -> 
 
 
 def test_tables_and_records_can_be_sent_in_turn(topic: Topic, producer: Producer) -> None:
-    before = producer.send("a", "0")
+    before = producer.send(key="a", value="0")
     table = kafka([f"k{n}" for n in range(20)])
     inside = producer.send_batch(table)
     empty = producer.send_batch(table.slice(0, 0))
-    after = producer.send("a", "1")
+    after = producer.send(key="a", value="1")
     producer.flush()
     there = found(topic)
     assert there[before.result()[:2]] == (b"a", b"0")
@@ -396,12 +398,12 @@ def test_error_that_a_future_has_given_is_not_raised_again(store: Store) -> None
     topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
     with topic.producer(linger_ms=0) as producer:
         with pytest.raises(InvalidRequestError, match="without a key"):
-            producer.send(None, "v").result()
-        future = producer.send("a", "v")
+            producer.send(value="v").result()
+        future = producer.send(key="a", value="v")
         producer.flush()
         assert future.exception() is None
         seen: list[BaseException | None] = []
-        producer.send(None, "v").add_done_callback(lambda done: seen.append(done.exception()))
+        producer.send(value="v").add_done_callback(lambda done: seen.append(done.exception()))
         producer.flush()
         assert [type(error) for error in seen] == [InvalidRequestError]
 
@@ -409,7 +411,7 @@ def test_error_that_a_future_has_given_is_not_raised_again(store: Store) -> None
 def test_error_that_no_future_has_given_is_raised_at_the_end(store: Store) -> None:
     topic = store.create_topic("t", 2, config={"cleanup.policy": "compact"})
     producer = topic.producer(linger_ms=0)
-    futures = [producer.send(None, str(number)) for number in range(2)]
+    futures = [producer.send(value=str(number)) for number in range(2)]
     assert futures[0].exception() is not None
     while not futures[1].done():
         futures[0].exception()
@@ -421,9 +423,9 @@ def test_error_that_no_future_has_given_is_raised_at_the_end(store: Store) -> No
 
 def test_producer_notices_new_columns_and_partitions(store: Store, topic: Topic) -> None:
     with topic.producer(linger_ms=FOREVER_MS) as producer:
-        first = producer.send("k", "v")
+        first = producer.send(key="k", value="v")
         store.topic("t").alter(partitions=5, add_columns={"extra": pa.int64()})
-        second = producer.send("k", "v", partition=4, extra=9)
+        second = producer.send(key="k", value="v", partition=4, extra=9)
         third = producer.send_batch(pa.table({"extra": [1]}))
     assert second.result()[:2] == (4, 0)
     assert first.exception() is third.exception() is None
@@ -432,20 +434,20 @@ def test_producer_notices_new_columns_and_partitions(store: Store, topic: Topic)
 
 def test_closed_producer_delivers_everything_and_refuses_more(topic: Topic) -> None:
     producer = topic.producer(linger_ms=FOREVER_MS)
-    future = producer.send("k", "v")
+    future = producer.send(key="k", value="v")
     producer.close()
     producer.close()
     assert future.result().offset == 0
     assert "closed" in repr(producer)
     with pytest.raises(InvalidRequestError, match="is closed"):
-        producer.send("k", "v")
+        producer.send(key="k", value="v")
     with pytest.raises(InvalidRequestError, match="is closed"):
         producer.send_batch(kafka(["a"]))
 
 
 def test_exception_in_the_with_block_keeps_sent_records(topic: Topic) -> None:
     with pytest.raises(ZeroDivisionError), topic.producer() as producer:
-        raise ZeroDivisionError(producer.send("k", "v"))
+        raise ZeroDivisionError(producer.send(key="k", value="v"))
     assert topic.count() == 1
 
 
@@ -466,7 +468,7 @@ def test_bad_settings_are_refused(topic: Topic, name: str, wrong: Any) -> None:
 
 def test_records_for_a_deleted_topic_fail(store: Store, topic: Topic) -> None:
     producer = topic.producer(linger_ms=FOREVER_MS)
-    future = producer.send("k", "v")
+    future = producer.send(key="k", value="v")
     store.delete_topic("t")
     with pytest.raises(TopicNotFoundError):
         producer.close()
@@ -479,7 +481,7 @@ class TestAppId:
         with topic.producer(app_id="etl") as producer:
             assert producer.sequence == 0
             for line in source[:4]:
-                producer.send("k", line)
+                producer.send(key="k", value=line)
             producer.flush()
             assert producer.sequence == 4
             producer.send_batch(kafka(["k", "k"], ["4", "5"]))
@@ -488,7 +490,7 @@ class TestAppId:
         with topic.producer(app_id="etl") as again:
             assert again.sequence == 6
             for line in source[again.sequence :]:
-                again.send("k", line)
+                again.send(key="k", value=line)
         assert [v.decode() for v in rows(topic.read(), "value")] == source
 
     @pytest.mark.parametrize(
@@ -535,30 +537,30 @@ class TestAppId:
         assert first.result().records == producer.sequence == topic.count() == 1
 
     def test_without_an_app_id_nothing_is_counted(self, topic: Topic, producer: Producer) -> None:
-        producer.send("k", "v")
+        producer.send(key="k", value="v")
         producer.flush()
         assert producer.sequence is None
         assert topic.history(limit=1)["txn_app_id"].to_pylist() == [None]
 
     def test_second_of_two_producers_is_fenced(self, store: Store, topic: Topic) -> None:
         old = topic.producer(linger_ms=FOREVER_MS, app_id="etl")
-        old.send("k", "0")
+        old.send(key="k", value="0")
         old.flush()
         new = store.topic("t").producer(linger_ms=FOREVER_MS, app_id="etl")
         assert new.sequence == 1
-        new.send("k", "1")
+        new.send(key="k", value="1")
         new.flush()
         # As many as the other has written, so that only looking at the number would not tell.
-        lost = old.send("k", "of the old one")
+        lost = old.send(key="k", value="of the old one")
         with pytest.raises(CommitConflictError, match="fenced"):
             old.flush()
         assert isinstance(lost.exception(), CommitConflictError)
         with pytest.raises(InvalidRequestError, match="takes no more records"):
-            old.send("k", "again")
+            old.send(key="k", value="again")
         with pytest.raises(InvalidRequestError, match="takes no more records"):
             old.send_batch(kafka(["a"]))
         old.close()
-        new.send("k", "2")
+        new.send(key="k", value="2")
         new.close()
         assert rows(topic.read(), "value") == [b"0", b"1", b"2"]
         assert topic.last_txn("etl") == 3
@@ -568,9 +570,9 @@ class TestAppId:
         self, store: Store, topic: Topic, objects: MemoryStore
     ) -> None:
         first, second = topic.producer(app_id="a"), store.topic("t").producer(app_id="a")
-        first.send("k", "v")
+        first.send(key="k", value="v")
         first.close()
-        second.send("k", "v")
+        second.send(key="k", value="v")
         with pytest.raises(CommitConflictError):
             second.close()
         assert len(data_files(objects)) == 1
@@ -667,7 +669,7 @@ def test_producer_races_with_other_writers(
     futures = {}
     with topic.producer(linger_ms=0) as producer:
         for number in range(60):
-            futures[producer.send("k", str(number))] = str(number).encode()
+            futures[producer.send(key="k", value=str(number))] = str(number).encode()
             other.append(kafka(["k"], ["other"]))
     there = found(topic)
     assert len(there) == 120
