@@ -160,9 +160,9 @@ def parse_storage_options(text: str | None, option: str) -> dict[str, Any] | Non
 def did_you_mean(
     name: str, known: Collection[str], may_suggest: Callable[[str], bool] = lambda name: True
 ) -> str:
-    """A hint for a name that does not exist: a similar name that `may_suggest` allows, or all
-    available names."""
-    for similar in difflib.get_close_matches(name, known):
+    """A hint for a name that does not exist: the name that is most like it, if `may_suggest` allows
+    that one, or all available names."""
+    for similar in difflib.get_close_matches(name, known, n=1):
         if may_suggest(similar):
             return f"did you mean {similar!r}?"
     if not known:

@@ -35,6 +35,7 @@ _COMMANDS = {
     "offsets": "offsets:offsets",
     "produce": "produce:produce",
     "consume": "consume:consume",
+    "tail": "tail:tail",
     "groups": "groups:groups",
     "segments": "inspect:segments",
     "history": "inspect:history",
@@ -76,6 +77,8 @@ def app() -> None:
 
     TOPIC is the name of a topic in the store given by --store or PYLOGTABLE_STORE. With a slash in
     it, TOPIC is the topic's own path or URL, such as ./logs/orders.
+
+    Flags of Kafka's tools and of kcat work where they mean the same.
     """
 
 

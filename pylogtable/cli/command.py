@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pylogtable.arguments import did_you_mean
+from pylogtable.cli import spelling
 from pylogtable.cli.options import refuse_repeated_options, shared_options
 from pylogtable.cli.session import Session
 
@@ -34,10 +34,14 @@ class _WithExamples(click.Command):
         self.examples = [line.strip() for line in examples.strip().splitlines()]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse an option that is given twice, if it takes one value."""
-        if not ctx.resilient_parsing:
-            refuse_repeated_options(self, ctx, args)
-        return super().parse_args(ctx, args)
+        """Refuse an option that is given twice, if it takes one value. An option that does not
+        exist may be one of Kafka's tools."""
+        try:
+            if not ctx.resilient_parsing:
+                refuse_repeated_options(self, ctx, args)
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise spelling.unknown_option(self, ctx, args, error.option_name) from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""
@@ -52,6 +56,10 @@ class Command(_WithExamples):
 
     def __init__(self, name: str | None = None, *, callback: Any, **attributes: Any) -> None:
         super().__init__(name, callback=_pass_session(callback), **attributes)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments, also with the flags that Kafka users type."""
+        return super().parse_args(ctx, spelling.our_words(self, ctx, args))
 
 
 class CommandGroup(_WithExamples, click.Group):
@@ -90,12 +98,7 @@ class CommandGroup(_WithExamples, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest a similar name if there is no such command, unless that one destroys."""
+        """If there is no such command, name the one that Kafka users mean, or a similar one."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-
-            def is_harmless(name: str) -> bool:
-                return not getattr(self.get_command(ctx, name), "destroys", False)
-
-            hint = did_you_mean(args[0], self.list_commands(ctx), is_harmless)
-            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+            raise spelling.unknown_command(self, ctx, args)
         return super().resolve_command(ctx, args)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,17 @@ import click
 import pylogtable
 from pylogtable import CommitConflictError, InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.cli.command import Command
+from pylogtable.cli.following import Silence, next_version
 from pylogtable.cli.given_keys import given_keys, key_json_option, key_option
 from pylogtable.cli.messages import warn
-from pylogtable.cli.options import COUNT, complete_groups, partitions_option, topic_argument
+from pylogtable.cli.options import (
+    COUNT,
+    complete_end,
+    complete_groups,
+    complete_start,
+    partitions_option,
+    topic_argument,
+)
 from pylogtable.cli.parse import parse_partitions, parse_position
 from pylogtable.cli.session import Session
 from pylogtable.cli.streams import write_bytes
@@ -83,7 +90,6 @@ if TYPE_CHECKING:
 MEMBER_NAME = "console-consumer"
 # Records are printed in slices of this many, to bound the memory that their text needs.
 _SLICE_ROWS = 16_384
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class ConsumeOptions:
     group: str | None
     keys: tuple[str, ...]
     key_objects: tuple[str, ...]
+    timeout_ms: int | None
 
     def check(self, *, is_json: bool) -> None:
         """Raise for options that contradict each other."""
@@ -134,6 +141,11 @@ class ConsumeOptions:
         )
 
     @property
+    def waits(self) -> bool:
+        """True if the end of the log is not the end."""
+        return self.follow or self.timeout_ms is not None
+
+    @property
     def start_or_default(self) -> str:
         """`--from`, or its default."""
         if self.start is not None:
@@ -158,19 +170,30 @@ class ConsumeOptions:
     "--from",
     "start",
     metavar="POSITION",
-    help="earliest; latest; an offset; -N for the last N offsets of each partition; a time in ISO "
-    "8601, or @ and milliseconds; a duration such as 12h, for that long ago; 0:100,1:latest for a "
-    "position per partition; or stored, the group's position (earliest where it has none).  "
+    shell_complete=complete_start,
+    help="earliest or beginning; latest or end; an offset; -N for the last N offsets of each "
+    "partition; a time in ISO 8601, or @ and milliseconds; a duration such as 12h, for that long "
+    "ago; 0:100,1:latest for a position per partition; or stored, the group's position (earliest "
+    "where it has none).  "
     "[default: earliest, or stored with --group]",
 )
 @click.option(
-    "--to", "end", metavar="POSITION", help="Stop before this position; written as for --from."
+    "--to",
+    "end",
+    metavar="POSITION",
+    shell_complete=complete_end,
+    help="Stop before this position; written as for --from.",
 )
 @click.option("--count", "-n", type=COUNT, help="Stop after N records.")
 @partitions_option
 @key_option
 @key_json_option
 @click.option("--follow", "-f", is_flag=True, help="Wait for new records; Ctrl-C ends.")
+@click.option(
+    "--timeout-ms",
+    type=COUNT,
+    help="Wait for new records, and end when none has come for N milliseconds.",
+)
 @click.option(
     "--format",
     "template",
@@ -199,7 +222,11 @@ def consume(session: Session, /, topic: str, **given: Any) -> None:
     objects. --output json prints each record as one JSON object per line, with all of its fields.
     Bytes that are not UTF-8 are then in base64, under a name that ends in _base64.
     """
-    options = ConsumeOptions(**given)
+    print_records(session, topic, ConsumeOptions(**given))
+
+
+def print_records(session: Session, topic: str, options: ConsumeOptions) -> None:
+    """Print the records of a topic as these options say."""
     options.check(is_json=session.is_json)
     partitions = parse_partitions(options.partitions)
     opened = session.open_topic(topic)
@@ -216,13 +243,34 @@ def consume(session: Session, /, topic: str, **given: Any) -> None:
         _move_into_log(session, printer.positions, view)
     ends = None if options.end is None else end_positions(view, options.end, partitions)
     printer.print_view(view, ends)
-    while options.follow and not printer.is_done(ends):
-        view = _next_version(opened, view)
+    if options.waits:
+        with Silence(options.timeout_ms) as silence:
+            _follow(session, opened, view, printer, ends, partitions, silence)
+
+
+def _follow(
+    session: Session,
+    topic: Topic,
+    view: View,
+    printer: _Printer,
+    ends: Positions | None,
+    partitions: Sequence[int] | None,
+    silence: Silence,
+) -> None:
+    """Print what comes after this version, until the end is reached or the silence is over."""
+    while not printer.is_done(ends):
+        newer = next_version(topic, view, silence)
+        if newer is None:
+            return
+        view = newer
         if partitions is None:
             for number, first in view.start_offsets.items():
                 printer.positions.setdefault(number, first)
         _move_into_log(session, printer.positions, view)
+        printed = printer.printed
         printer.print_view(view, ends)
+        if printer.printed != printed:
+            silence.begin()
 
 
 def consume_as_member(session: Session, topic: Topic, group: str, options: ConsumeOptions) -> None:
@@ -235,10 +283,11 @@ def consume_as_member(session: Session, topic: Topic, group: str, options: Consu
     with topic.consumer(
         group, MEMBER_NAME, max_records=_SLICE_ROWS, follow=options.follow
     ) as consumer:
+        seconds = None if options.timeout_ms is None else options.timeout_ms / 1000
         if left == 0:
             return
         try:
-            for table in consumer:
+            for table in consumer if seconds is None else _until_silent(consumer, seconds):
                 all_printed = False
                 wanted = table if left is None else table.slice(0, left)
                 for batch in wanted.to_batches():
@@ -253,6 +302,12 @@ def consume_as_member(session: Session, topic: Topic, group: str, options: Consu
                 _commit(session, consumer, None)
             raise
         _commit(session, consumer, None)  # partitions without records get a position, too
+
+
+def _until_silent(consumer: Consumer, seconds: float) -> Iterator[pa.Table]:
+    """What the consumer reads, until nothing has come for so long."""
+    while (table := consumer.poll(timeout=seconds)).num_rows:
+        yield table
 
 
 def _commit(session: Session, consumer: Consumer, printed: pa.Table | None) -> None:
@@ -281,6 +336,7 @@ class _Printer:
         self._left = count
         self._group = group
         self._keys = keys
+        self.printed = 0
         self.positions: Positions = {}
         self.committed: Positions | None = None if group is None else group.positions()
 
@@ -318,6 +374,7 @@ class _Printer:
                 self._left -= part.num_rows
             if part.num_rows:
                 write_bytes(self._render(part))
+                self.printed += part.num_rows
                 self._move(number, part.column("offset")[-1].as_py() + 1)
 
     def _move(self, number: int, position: int) -> None:
@@ -335,17 +392,6 @@ def _renderer(session: Session, view: View, text_format: str) -> Render:
         return Template(text_format, view.name, view.schema, view.key).render
     to_rows = envelopes if pylogtable.is_kafka_shaped(view.schema) else objects
     return lambda batch: encode_lines(to_rows(batch, view.name))
-
-
-def _next_version(topic: Topic, view: View) -> View:
-    """Wait for the next version, with longer pauses while nothing happens."""
-    never, wait = threading.Event(), _SHORTEST_WAIT
-    while True:
-        newer = topic.at()
-        if newer.version != view.version:
-            return newer
-        never.wait(wait)
-        wait = min(wait * 1.5, _LONGEST_WAIT)
 
 
 def _move_into_log(session: Session, positions: Positions, view: View) -> None:

@@ -9,7 +9,13 @@ import click
 from pylogtable.cli.command import Command, CommandGroup
 from pylogtable.cli.messages import Speed, progress
 from pylogtable.cli.metrics import metrics_served
-from pylogtable.cli.options import POSITIVE, many, metrics_options, topic_argument
+from pylogtable.cli.options import (
+    POSITIVE,
+    complete_settings,
+    many,
+    metrics_options,
+    topic_argument,
+)
 from pylogtable.cli.output import answer, print_copied_groups
 from pylogtable.cli.parse import parse_config, parse_settings, parse_time
 from pylogtable.cli.session import Session
@@ -59,7 +65,11 @@ def kafka() -> None:
     help="Go on if Kafka has removed records before they were imported.",
 )
 @many(
-    "--config", "-c", metavar="NAME=VALUE", help="A setting of the new topic. It wins over Kafka's."
+    "--config",
+    "-c",
+    metavar="NAME=VALUE",
+    help="A setting of the new topic. It wins over Kafka's.",
+    shell_complete=complete_settings,
 )
 @click.option(
     "--no-copy-settings",

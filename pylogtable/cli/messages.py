@@ -1,4 +1,5 @@
-"""Messages on standard error: errors, warnings, notes, progress, and questions.
+"""Messages on standard error: errors, warnings, notes, progress, and questions. What the library
+says is said in the words of the command line.
 
 Each message is one line. With `--output json` errors and warnings are JSON objects, and notes are
 left out. With `--log-format json` every line is an object, as those of the log are.
@@ -21,6 +22,7 @@ from typing import Protocol
 import click
 
 from pylogtable import LogTableError, StorageError, TopicNotFoundError
+from pylogtable.cli.python_words import for_command_line
 from pylogtable.cli.session import Session, current_session
 from pylogtable.cli.streams import is_terminal, obeying, visible, write_error
 from pylogtable.log_lines import as_json, as_text, details_of
@@ -34,7 +36,7 @@ SPEED_SECONDS = 10.0
 def report_error(session: Session, kind: str, message: str, **more: object) -> None:
     """Print an error in one line and make the exit status non-zero."""
     session.has_failed = True
-    line = " ".join(message.split())
+    line = for_command_line(" ".join(message.split()))
     if session.logs_json:
         exception = traceback.format_exc() if session.verbose and sys.exc_info()[0] else None
         tell(session, line, logging.ERROR, error=kind, exception=exception, **more)
@@ -113,10 +115,14 @@ class _OfLibrary(logging.Handler):
         self._session = session
 
     def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
+        message = for_command_line(said)
+        if message != said:
+            record = logging.makeLogRecord({**record.__dict__, "msg": message, "args": None})
         if self._session.logs_json:
             write_error(as_json(record))
         elif record.levelno >= logging.WARNING:
-            warn(self._session, record.getMessage(), **details_of(record))
+            warn(self._session, message, **details_of(record))
         else:
             write_error(as_text(record))
 
@@ -143,7 +149,7 @@ def library_messages(session: Session) -> Iterator[None]:
     level, usual = logger.level, logging.lastResort
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        warn(session, str(message))
+        warn(session, for_command_line(str(message)))
 
     logger.addHandler(handler)
     logging.lastResort = _OfOthers(session, usual)

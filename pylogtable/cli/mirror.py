@@ -15,7 +15,7 @@ from pylogtable.cli.check import comparison_json, print_comparison
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import ShowDetail, Speed, continue_on_error, progress, warn
 from pylogtable.cli.metrics import Metrics, metrics_served
-from pylogtable.cli.options import complete_topics, many, metrics_options
+from pylogtable.cli.options import complete_settings, complete_topics, many, metrics_options
 from pylogtable.cli.output import print_copied_groups, print_json
 from pylogtable.cli.parse import parse_config
 from pylogtable.cli.session import Session, topic_names
@@ -63,7 +63,8 @@ MOST_TOPICS = 10_000
     help="source: the copy has the records of its source, and loses what the source loses. own: it "
     "keeps and removes records by its own settings.  [default: source, or as the copy is]",
 )
-@many("--config", "-c", metavar="NAME=VALUE", help="A setting of a new copy with --retention own.")
+@many("--config", "-c", metavar="NAME=VALUE", help="A setting of a new copy with --retention own.",
+      shell_complete=complete_settings)  # fmt: skip
 @click.option(
     "--allow-gaps",
     is_flag=True,

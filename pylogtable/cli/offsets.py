@@ -10,7 +10,7 @@ import click
 
 from pylogtable.cli.command import Command
 from pylogtable.cli.messages import continue_on_error
-from pylogtable.cli.options import partitions_option, topics_argument
+from pylogtable.cli.options import complete_words, partitions_option, topics_argument
 from pylogtable.cli.output import print_json
 from pylogtable.cli.parse import parse_partitions, parse_position, parse_time
 from pylogtable.cli.session import Session
@@ -40,6 +40,7 @@ Offsets = dict[int, int | None]
     help="latest (the next offset to be written), earliest, max-timestamp (the record with the "
     "latest timestamp), a time in milliseconds or ISO 8601 (the first record at or after it), or a "
     "duration such as 12h (that long ago). -1, -2 and -3 mean the first three, as in Kafka.",
+    shell_complete=complete_words("earliest", "latest", "max-timestamp"),
 )
 @partitions_option
 def offsets(session: Session, topics: tuple[str, ...], when: str, partitions: str | None) -> None:

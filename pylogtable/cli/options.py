@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import pylogtable
 from pylogtable import LogTableError
 from pylogtable.cli.session import STORE_VARIABLE, current_session
 
@@ -64,6 +65,34 @@ complete_topics = _complete_with(lambda store: store.topics())
 complete_groups = _complete_with(lambda store: store.groups())
 
 
+def complete_words(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """A completion of these words."""
+    return lambda _context, _param, incomplete: [w for w in words if w.startswith(incomplete)]
+
+
+def complete_settings(_: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """A completion of the settings of a topic. `--unset` takes the names alone."""
+    end = "" if "--unset" in param.opts else "="
+    return [f"{name}{end}" for name in pylogtable.TOPIC_CONFIG_KEYS if name.startswith(incomplete)]
+
+
+def complete_partitions(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """A completion of the partitions of the topic that is given before; nothing for several."""
+    topic = context.params.get("topic")
+    if not isinstance(topic, str):
+        return []
+    try:
+        numbers = current_session(context).open_topic(topic).at().end_offsets
+    except (LogTableError, click.UsageError):
+        return []
+    *before, last = incomplete.rpartition(",")
+    return [f"{''.join(before)}{n}" for n in map(str, numbers) if n.startswith(last)]
+
+
+complete_start = complete_words("earliest", "latest", "stored", "beginning", "end")
+complete_end = complete_words("earliest", "latest", "beginning", "end")
+
+
 def many(*names: str, metavar: str, help: str, **more: Any) -> Callable[[Function], Function]:
     """An option that may be repeated."""
     told = f"{help} May be repeated."
@@ -76,7 +105,11 @@ topics_argument = click.argument(
 )
 store_argument = click.argument("store", required=False)
 partitions_option = click.option(
-    "--partition", "partitions", metavar="LIST", help="Only these partitions, such as 0,2-4."
+    "--partition",
+    "partitions",
+    metavar="LIST",
+    help="Only these partitions, such as 0,2-4.",
+    shell_complete=complete_partitions,
 )
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 dry_run_option = click.option(

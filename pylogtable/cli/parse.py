@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pylogtable.engine import Position
 
 _MOST_PARTITIONS = 10_000
+#: What kcat calls a position.
+_OTHER_WORDS = {"beginning": "earliest", "end": "latest"}
 _ESCAPES = {r"\n": b"\n", r"\t": b"\t", r"\r": b"\r", r"\0": b"\0", "\\\\": b"\\"}
 
 
@@ -129,6 +131,8 @@ def parse_position(given: str | int | datetime, option: str) -> Position:
     """A position given to an option. A time without a zone is in UTC."""
     from pylogtable import engine
 
+    if isinstance(given, str):
+        given = _OTHER_WORDS.get(given.strip().lower(), given)
     with _usage_errors(option):
         return engine.parse_position(given, timezone.utc)
 

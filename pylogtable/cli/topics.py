@@ -12,6 +12,7 @@ from pylogtable import TopicExistsError, TopicNotFoundError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import confirm, continue_on_error, note
 from pylogtable.cli.options import (
+    complete_settings,
     complete_topics,
     dry_run_option,
     many,
@@ -57,7 +58,8 @@ def topics() -> None:
     show_default=True,
     help="Number of partitions.",
 )
-@many("--config", "-c", metavar="NAME=VALUE", help="A setting, with Kafka's name.")
+@many("--config", "-c", metavar="NAME=VALUE", help="A setting, with Kafka's name.",
+      shell_complete=complete_settings)  # fmt: skip
 @many(
     "--column",
     "columns",
@@ -139,8 +141,10 @@ def describe(session: Session, topics: tuple[str, ...]) -> None:
 @click.option(
     "--partitions", "-p", type=int, metavar="N", help="New number of partitions; it can only grow."
 )
-@many("--config", "-c", metavar="NAME=VALUE", help="Change a setting.")
-@many("--unset", metavar="NAME", help="Reset a setting to its default.")
+@many("--config", "-c", metavar="NAME=VALUE", help="Change a setting.",
+      shell_complete=complete_settings)  # fmt: skip
+@many("--unset", metavar="NAME", help="Reset a setting to its default.",
+      shell_complete=complete_settings)  # fmt: skip
 @many("--add-column", "add_columns", metavar="NAME:TYPE", help="Add a nullable column.")
 @many("--widen-column", "widen_columns", metavar="NAME:TYPE", help="Give a column a wider type.")
 @many("--rename-column", "rename_columns", metavar="OLD=NEW", help="Rename a value column.")

@@ -166,7 +166,7 @@ def test_wrong_usage_copies_nothing(
 def test_errors_are_one_line(run: Run, clicks: Topic, store_dir: Path, backup: Path) -> None:
     run("mirror", "clikcs", backup).failed("there is no topic 'clikcs'", "clicks")
     run("mirror", "clicks", store_dir).failed("cannot be a copy of itself")
-    run("mirror", "clicks", backup, "-c", "retention.ms=-1").failed("retention='own'")
+    run("mirror", "clicks", backup, "-c", "retention.ms=-1").failed("--retention own")
     bad = run("mirror", "clicks", backup, "--to-storage-options", "[1]")
     bad.failed("--to-storage-options must be a JSON object", status=2)
     run("compare", "clicks", backup / "nope").failed("there is no topic 'nope'")

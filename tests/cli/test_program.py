@@ -262,6 +262,12 @@ def test_produce_appends_slow_input_as_it_arrives(clicks: pylogtable.Topic) -> N
     ("words", "offered"),
     [
         (["consume", "cl"], ["clicks"]),
+        (["tail", "clicks", "--partition", "0,"], ["0,0", "0,1"]),
+        (["consume", "--from", "e"], ["earliest", "end"]),
+        (["consume", "--to", ""], ["earliest", "latest", "beginning", "end"]),
+        (["offsets", "--time", "m"], ["max-timestamp"]),
+        (["topics", "create", "x", "--config", "cleanup"], ["cleanup.policy="]),
+        (["topics", "alter", "clicks", "--unset", "cleanup"], ["cleanup.policy"]),
         (["consume", "clicks", "--group", ""], ["mailer"]),
         (["groups", "d"], ["describe", "delete"]),
         (["offs"], ["offsets"]),
@@ -332,7 +338,7 @@ SHARED = ("--store", "--storage-options", "--output", "--log-level", "--log-form
 
 
 def test_help_of_every_command_has_examples_and_the_shared_options(run: Run) -> None:
-    assert len(commands(app)) == 40
+    assert len(commands(app)) == 41
     for path in commands(app):
         shown = run(*path, "--help")
         assert (shown.status, shown.err) == (0, ""), path
