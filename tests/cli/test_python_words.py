@@ -39,6 +39,7 @@ ONLY_IN_PYTHON = (
     "catalog must be",
     "the entry § of the catalog",
     "the catalog has no namespace",
+    "send(§): name each argument",
     "the topic has no Iceberg table yet; publish",
     "pyarrow.compute.field",
     "column § must have a type such as",
