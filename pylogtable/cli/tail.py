@@ -8,11 +8,11 @@ import click
 
 from pylogtable.cli.command import Command
 from pylogtable.cli.consume import ConsumeOptions, consume, print_records
-from pylogtable.cli.options import COUNT
+from pylogtable.cli.options import COUNT, complete_groups, complete_start
 from pylogtable.cli.session import Session
 
 #: Options of `consume` that are others here.
-_OTHERS = {"count", "follow"}
+_OTHERS = {"start", "count", "follow", "group"}
 
 
 def _tail(session: Session, /, topic: str, lines: int | None, **given: Any) -> None:
@@ -37,6 +37,19 @@ tail = Command(
     short_help="Print what is appended, until Ctrl-C.",
     params=[
         *(one for one in consume.params if one.expose_value and one.name not in _OTHERS),
+        click.Option(
+            ["--from", "start"],
+            metavar="POSITION",
+            shell_complete=complete_start,
+            help="Begin at a position, written as for consume.  [default: latest]",
+        ),
+        click.Option(
+            ["--group", "-g"],
+            metavar="GROUP",
+            shell_complete=complete_groups,
+            help="Commit what is printed in this consumer group. With --from stored, go on where "
+            "it is and share the partitions with its other members.",
+        ),
         click.Option(["--count"], type=COUNT, help="Stop after N records."),
         click.Option(
             ["--lines", "-n"], type=COUNT, help="Begin with the last N offsets of each partition."

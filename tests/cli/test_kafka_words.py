@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 import pylogtable
 from pylogtable.cli import kafka_values
 from pylogtable.cli.app import PROGRAM, app
+from pylogtable.cli.consume import _follow, _Printer
+from pylogtable.cli.following import Silence
 from pylogtable.cli.kafka_words import COMMANDS, EVERY, MODES, TOOLS, WORDS, Mode, Word
 from pylogtable.cli.session import Session
 from pylogtable.cli.spelling import DESTROYING_OPTIONS
 from tests.builders import kafka
-from tests.cli.conftest import AtTerminal, Run, start
+from tests.cli.conftest import Run, start
 from tests.cli.test_destruction import DESTROYING, all_commands
 from tests.cli.test_program import until
 from tests.documents import read, section
@@ -146,7 +148,6 @@ def test_flag_that_means_the_same_is_our_word(word: Word, command: str, flag: st
         or (not name.startswith("-") and isinstance(param, click.Argument))
     }
     rest = required(command, but=[str(name) for name in gives])
-    # What is no format, and what has a text after it, is our own flag.
     assert parsed(command, [*rest, *given]) == parsed(command, [*rest, *ours])
     if word.metavar and flag.startswith("--"):
         attached = [f"{flag}={EXAMPLES[word.metavar]}"]
@@ -279,6 +280,10 @@ def test_flag_that_is_a_command_names_it(run: Run, mode: Mode) -> None:
             'topics list --storage-options \'{"secret": "hush"}\' -b b:9092',
             "topics list --storage-options …",
         ),
+        (
+            '--storage-options \'{"secret": "hush"}\' topics list -b b:9092',
+            "topics list --storage-options=…",
+        ),
     ],
 )
 def test_whole_line_is_given_in_our_words(run: Run, typed: str, line: str) -> None:
@@ -364,15 +369,57 @@ def test_settings_are_changed_as_by_kafka_configs(run: Run, clicks: pylogtable.T
     assert clicks.describe().config["cleanup.policy"] == "delete"
 
 
-def test_tail_begins_at_the_end(
-    run: Run, at_terminal: AtTerminal, clicks: pylogtable.Topic
-) -> None:
+def test_tail_begins_at_the_end(run: Run, clicks: pylogtable.Topic) -> None:
     assert run("tail", "clicks", "--timeout-ms", 0).out == ""
     assert run("tail", "-f", "clicks", "-n", 1, "-e").out == "c\nd\n"
     assert run("tail", "clicks", "-n", 2, "--count", 3, "-f", "%s ").out == "b c d "
     assert run("tail", "clicks", "-n", 0, "--timeout-ms", 0).out == ""
     assert run("tail", "clicks", "--from-beginning", "-c", 4).out == "a\nb\nc\nd\n"
     run("tail", "clicks", "-n", 1, "--from", 0).failed("give -n or --from, not both", status=2)
+
+
+def test_timeout_waits_for_records(clicks: pylogtable.Topic) -> None:
+    """It is as long as a test may run: only a signal ends this one."""
+    where = ("--from", "latest", "--group", "g")
+    running = start("consume", "clicks", *where, "--timeout-ms", 3_600_000)
+    assert running.stdout is not None
+    until(lambda: len(clicks.group("g").positions()) == 2, running)
+    clicks.append(kafka(["k"], ["new"]))
+    assert running.stdout.readline() == b"new\n"
+    running.terminate()
+    assert running.wait(60) == 143
+
+
+class Eventful(Silence):
+    """A silence in which a record is appended, then a setting changes, and which is over then. It
+    counts how often it begins."""
+
+    def __init__(self, topic: pylogtable.Topic) -> None:
+        super().__init__(None)
+        self.begun = 0
+        self._events = [
+            lambda: topic.alter(config={"segment.bytes": 10_000_000}),
+            lambda: topic.append(kafka(["k"], ["new"])),
+        ]
+
+    def begin(self) -> None:
+        super().begin()
+        self.begun += 1
+
+    def is_over_after(self, seconds: float) -> bool:
+        if not self._events:
+            return True
+        self._events.pop()()
+        return False
+
+
+def test_only_a_record_ends_the_silence(clicks: pylogtable.Topic, capfdbinary: Any) -> None:
+    view = clicks.at()
+    printer = _Printer(lambda batch: bytes(batch.num_rows), None, None)
+    printer.positions = dict(view.end_offsets)
+    with Eventful(clicks) as silence:
+        _follow(Session(), clicks, view, printer, None, None, silence)
+    assert (silence.begun, printer.printed) == (2, 1)
 
 
 def test_tail_prints_what_is_appended(clicks: pylogtable.Topic) -> None:

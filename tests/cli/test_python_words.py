@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import pylogtable
 from pylogtable.cli import python_words
+from pylogtable.cli.messages import library_messages
 from pylogtable.cli.python_words import for_command_line
-from tests.builders import kafka
+from pylogtable.cli.session import Session
 from tests.cli.conftest import ROOT, Run
 
 #: A call, or an argument with its value, as one writes them in Python.
@@ -131,16 +134,9 @@ def test_what_the_messages_advise_can_be_typed() -> None:
         parse(app, shlex.split(filled))
 
 
-@pytest.fixture
-def warned(run: Run) -> pylogtable.Topic:
-    assert run("topics", "create", "t", "--config", "retention.ms=1").status == 0
-    import os
-
-    return pylogtable.open(os.environ["PYLOGTABLE_STORE"]).topic("t")
-
-
 @pytest.mark.filterwarnings("default")
-def test_warning_of_an_append_names_commands(run: Run, warned: pylogtable.Topic) -> None:
+def test_warning_of_an_append_names_commands(run: Run) -> None:
+    assert run("topics", "create", "t", "--config", "retention.ms=1").status == 0
     line = '{"value": "a", "ts": 1}\n'
     told = run("produce", "t", "--json", stdin=line)
     assert told.status == 0
@@ -151,6 +147,13 @@ def test_warning_of_an_append_names_commands(run: Run, warned: pylogtable.Topic)
     assert "run pylogtable topics alter TOPIC" in json.loads(as_json.err)["warning"]
 
 
+def test_what_is_logged_names_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    for log_format in ("text", "json"):
+        with library_messages(Session(log_format=log_format)):
+            logging.getLogger("pylogtable.x").warning("%s() lists versions", "history")
+        assert "pylogtable history TOPIC lists versions" in capsys.readouterr().err
+
+
 def test_errors_name_commands(run: Run, clicks: pylogtable.Topic) -> None:
     run("compact", "clicks").failed(
         "to change that, run pylogtable topics alter clicks --config cleanup.policy=compact"
@@ -159,10 +162,9 @@ def test_errors_name_commands(run: Run, clicks: pylogtable.Topic) -> None:
     told.failed("Run it without --yes to see what would go. If nobody needs them, give --force")
 
 
-def test_copy_names_commands(run: Run, clicks: pylogtable.Topic, tmp_path: object) -> None:
+def test_copy_names_commands(run: Run, clicks: pylogtable.Topic, tmp_path: Path) -> None:
     copy = f"{tmp_path}/copy"
     assert run("mirror", "clicks", copy).status == 0
     told = run("topics", "alter", f"{copy}/clicks", "--partitions", 3)
     told.failed("After a failover, run pylogtable topics promote first")
-    clicks.append(kafka(["k"]))
     assert "promote()" not in told.err
