@@ -135,6 +135,7 @@ class AppendPlan(Target):
         expected_ends: Mapping[int, int] | None = None,
         note: Any = None,
         keep_files: bool = False,
+        summary: Mapping[str, int] | None = None,
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given.
 
@@ -155,7 +156,8 @@ class AppendPlan(Target):
         `note` is a JSON value that is kept with the txn, as in `Topic.append`.
 
         `expected_ends` are the end offsets of all partitions, as a writer that is the only one
-        knows them. If another one has appended, the commit raises `CommitConflictError`.
+        knows them. If another one has appended, the commit raises `CommitConflictError`. With
+        them, `summary` may have numbers that `Topic.history` shows with the commit.
         """
 
         def check(snapshot: Snapshot) -> None:
@@ -172,6 +174,7 @@ class AppendPlan(Target):
             note=note,
             keep_files=keep_files,
             alone=expected_ends is not None,
+            summary=summary or {},
         )
 
     def discard(self, staged: Iterable[Staged]) -> None:

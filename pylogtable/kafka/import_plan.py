@@ -23,6 +23,7 @@ class Copy:
     imported_to: int | None
     is_kafka_shaped: bool
     kafka_id: str | None = None
+    is_typed: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -32,10 +33,31 @@ class Copy:
         )
 
 
+def check_shape(copy: Copy, *, typed: bool) -> None:
+    """Raise if the topic does not have the columns of an import of bytes, or of a typed one."""
+    if typed and copy.is_kafka_shaped:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has Kafka's bytes: it was imported without --value-format "
+            "(value_format=). Leave that out to go on, or import the values as columns into a new "
+            "topic: give another --name (name=)"
+        )
+    if not typed and copy.is_typed:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has the values of Kafka as columns: it was imported with "
+            "--value-format (value_format=). Give that again to go on, or import the bytes into a "
+            "new topic: give another --name (name=)"
+        )
+    if typed and not copy.is_typed:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has other columns than those of an import with --value-format. "
+            "Import into a new topic: give another name"
+        )
+
+
 def check_import(copy: Copy, partitions: int) -> None:
     """Raise if the topic is neither empty nor a copy that nobody else has written to. `partitions`
     is how many Kafka's topic has."""
-    if not copy.is_kafka_shaped:
+    if not copy.is_kafka_shaped and not copy.is_typed:
         raise InvalidRequestError(
             f"topic {copy.name!r} has other columns than Kafka's key, value and headers. Import "
             "into a new topic: give another name"

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pylogtable.engine import AppendPlan, Staged, plan_append
+import pyarrow as pa
+
+from pylogtable.engine import AppendPlan, plan_append
 from pylogtable.errors import (
     CommitConflictError,
     StorageError,
@@ -24,12 +28,14 @@ from pylogtable.errors import (
 from pylogtable.events import log_event
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.kafka.background import Aside
+from pylogtable.kafka.batch import Batch, Batching, BytesBatch
 from pylogtable.kafka.client import StoppedError, advised
 from pylogtable.kafka.import_groups import ImportedGroups
 from pylogtable.kafka.import_plan import (
     Copy,
     check_import,
     check_same_topic,
+    check_shape,
     gap,
     positions_to_begin,
     positions_to_resume,
@@ -39,6 +45,10 @@ from pylogtable.kafka.import_plan import (
 )
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
+from pylogtable.kafka.typed.columns_plan import Evolution, is_typed
+from pylogtable.kafka.typed.first_look import FirstLook, Looking
+from pylogtable.kafka.typed.options import ValueOptions
+from pylogtable.kafka.typed.typed_import import Patience, TypedImport
 from pylogtable.operation import Threads, operation
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
@@ -50,13 +60,14 @@ _logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class ImportProgress:
     """How far an import is. `size_bytes` is that of the records in memory. `lag` has, by partition,
-    how many offsets Kafka is ahead."""
+    how many offsets Kafka is ahead. `dead_letters` are those of this import."""
 
     records: int
     commits: int
     seconds: float
     lag: dict[int, int]
     size_bytes: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,9 @@ class ImportReport:
     """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
     imported to one past the last. `groups` has the positions that were set. `left_out` says why a
     setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
-    bounded import has left in Kafka because a transaction there was open."""
+    bounded import has left in Kafka because a transaction there was open. Of a typed import,
+    `dead_letters` is how many records could not be decoded, and `schema_ids` how many were written
+    with each schema."""
 
     topic: str
     records: int
@@ -74,6 +87,8 @@ class ImportReport:
     groups: dict[str, dict[int, int]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     waiting: dict[int, int] = field(default_factory=dict)
+    dead_letters: int = 0
+    schema_ids: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,7 @@ class ImportOptions:
     linger_seconds: float = 5.0
     batch_bytes: int = 256 << 20
     refresh_seconds: float = 30.0
+    values: ValueOptions | None = None
     on_progress: Callable[[ImportProgress], object] | None = None
     stop: Callable[[], bool] = lambda: False
 
@@ -115,6 +131,7 @@ class Import:
         self._silence_seconds = store._store.limits.kafka_silence_seconds
         self._source = source
         self._name = name
+        self._kafka_topic = kafka_topic
         self._options = options
         self._now = runtime.monotonic
         cluster, self._partitions = source.describe()
@@ -122,14 +139,23 @@ class Import:
         self._kafka_id = source.topic_id()
         self._settings_left_out: dict[str, str] = {}
         self._groups = ImportedGroups()
-        self._records = self._size_bytes = self._commits = 0
+        self._records = self._size_bytes = self._commits = self._dead_letters = 0
         self._first: dict[int, int] = {}
+        self._schema_ids: Counter[int] = Counter()
+        self._typed: TypedImport | None = None
+        if options.values is not None:
+            patience = Patience(options.follow, options.stop, runtime.pause)
+            self._typed = TypedImport(store, options.values, patience, self._app_id, self._kafka_id)
 
     def run(self) -> ImportReport:
         """Import until the end, or until it is stopped."""
         began = self._now()
         bounds, waiting = self._bounds()
-        self._topic = self._open_copy(bounds)
+        opened = self._open_copy(bounds)
+        if opened is None:
+            seconds = self._now() - began
+            return ImportReport(self._name, 0, 0, seconds, {}, left_out=self._settings_left_out)
+        self._topic = opened
         self._warn_of_unused()
         self._warn_of_waiting(waiting)
         self._reached = self._begin(bounds)
@@ -137,10 +163,10 @@ class Import:
         refreshed = heard = self._now()
         with Threads(2) as encoders, Threads(1) as shaper:
             while not self._is_done():
-                before = self._records
+                before = self._records, self._dead_letters
                 self._commit_next(encoders, shaper)
                 now = self._now()
-                if self._records > before:
+                if (self._records, self._dead_letters) != before:
                     heard = now
                 elif now - heard > self._silence_seconds and not self._options.follow:
                     raise self._source.silence(now - heard, f"has sent nothing ({self._behind()})")
@@ -158,6 +184,8 @@ class Import:
             groups=self._groups.positions,
             left_out={**self._settings_left_out, **self._groups.left_out},
             waiting=waiting,
+            dead_letters=self._dead_letters,
+            schema_ids=dict(sorted(self._schema_ids.items())),
         )
 
     def _bounds(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
@@ -169,7 +197,8 @@ class Import:
         bounds = self._source.bounds(numbers)
         return bounds, {n: end - bounds[n][1] for n, end in written.items() if end > bounds[n][1]}
 
-    def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic:
+    def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic | None:
+        """Open the copy, or create it. None if it is not known which columns it is to have."""
         try:
             return self._store.topic(self._name)
         except TopicNotFoundError:
@@ -184,12 +213,36 @@ class Import:
         config = {**settings_to_copy(in_force), **self._options.config}
         starts = self._starts(bounds)
         self._source.check_readable(starts)  # before there is an empty topic
+        schema: pa.Schema | None = None
+        key: list[str] | None = None
+        if self._typed is not None:
+            columns = self._columns(self._typed, starts, bounds)
+            if columns is None:
+                return None
+            schema, key = columns
         with suppress(TopicExistsError):  # another import was faster
             self._store.create_topic(
-                self._name, self._partitions, config=config, start_offsets=starts
+                self._name, self._partitions, schema, key, config, start_offsets=starts
             )
         self._settings_left_out = settings_left_out(chosen)
         return self._store.topic(self._name)
+
+    def _columns(
+        self,
+        typed: TypedImport,
+        starts: Mapping[int, int],
+        bounds: Mapping[int, tuple[int, int]],
+    ) -> tuple[pa.Schema, list[str]] | None:
+        """The columns of a new typed copy, and its key. None if Kafka's topic is empty, and the
+        registry has no schema of it."""
+        options = self._options
+        ends = {number: high for number, (_, high) in bounds.items()}
+        until = Looking(ends, options.follow, options.stop, self._now, self._silence_seconds)
+        look = FirstLook(typed.decoders, typed.patience, self._kafka_topic)
+        columns = look.columns(self._source, starts, until, keep_raw=typed.options.keep_raw)
+        if columns is None:
+            self._settings_left_out = {self._name: look.nothing}
+        return columns
 
     def _warn_of_unused(self) -> None:
         """Warn of options that count for a new topic only, and that this topic does not follow.
@@ -232,8 +285,10 @@ class Import:
         of the copy: what another writer appends meanwhile must not look like the import's own."""
         view = self._topic.at()
         mark = view.snapshot.txns.get(self._app_id)
-        last = None
+        last, note = None, None
         if mark is not None:
+            made = self._topic.txn(self._app_id)
+            note = None if made is None else made.note
             last = plan_append(self._topic, refresh=False).find_txn(self._app_id, mark.txn_version)
         copy = Copy(
             name=self._name,
@@ -242,17 +297,26 @@ class Import:
             imported_to=None if mark is None else mark.txn_version,
             is_kafka_shaped=is_kafka_shaped(view.schema),
             kafka_id=None if last is None else last.origin,
+            is_typed=is_typed(view.schema),
         )
         check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
+        check_shape(copy, typed=self._typed is not None)
+        if self._typed is not None:
+            self._typed.check_options(self._topic, view.snapshot.info, note)
         check_import(copy, self._partitions)
         self._ends = {**dict.fromkeys(range(self._partitions), 0), **copy.ends}
         if copy.imported_to is None:
             positions = positions_to_begin(copy, self._starts(bounds))
+            if self._typed is not None:
+                positions = self._typed.positions(self._topic, positions)
         else:
             if len(copy.ends) < self._partitions:
                 self._topic.alter(partitions=self._partitions)
             allow_gaps = self._options.allow_gaps
-            positions = positions_to_resume(self._ends, bounds, allow_gaps=allow_gaps)
+            ends = self._ends
+            if self._typed is not None:
+                ends = self._typed.positions(self._topic, ends)
+            positions = positions_to_resume(ends, bounds, allow_gaps=allow_gaps)
         self._source.begin(positions)
         return positions
 
@@ -277,42 +341,56 @@ class Import:
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
         options, began = self._options, self._now()
         size = 0
-        lasts: dict[int, int] = {}
-        plan = plan_append(self._topic, keep_offsets=True)
-        with (
-            plan.begin(encoders=encoders) as stager,
-            Aside(shaper) as aside,
-        ):
-            deadline = self._now() + options.linger_seconds
-            while size < options.batch_bytes and self._now() < deadline and not options.stop():
-                received = self._source.receive(READ_MESSAGES, READ_SECONDS)
-                if received.messages:
-                    rows = rows_of(received.messages)
-                    aside.run(stager.add, rows)
-                    size += rows.nbytes
-                    places = last_places(rows)
-                    lasts.update(places)
-                    self._reached.update(places)
-                self._note(received)
-                if not options.follow and self._is_at_the_end():
-                    break
-            aside.wait()
-            staged = stager.finish()
-        if lasts:
-            self._commit(plan, staged, {**self._ends, **lasts}, size, began)
-            self._size_bytes += size
+        with self._batch(encoders) as batch:
+            with Aside(shaper) as aside:
+                deadline = self._now() + options.linger_seconds
+                while size < options.batch_bytes and self._now() < deadline and not options.stop():
+                    received = self._source.receive(READ_MESSAGES, READ_SECONDS)
+                    if received.messages:
+                        rows = rows_of(received.messages)
+                        aside.run(batch.add, rows)
+                        size += rows.nbytes
+                        self._reached.update(last_places(rows))
+                    self._note(received)
+                    if not options.follow and self._is_at_the_end():
+                        break
+                aside.wait()
+            whole = batch.finish()
+            if self._typed is not None:  # a crash between these commits loses nothing
+                self._dead_letters += self._typed.bury(whole.letters)
+        if whole.lasts:
+            self._commit(whole, size, began)
+        self._size_bytes += size
 
-    def _commit(
-        self, plan: AppendPlan, staged: Staged, ends: dict[int, int], size: int, began: float
-    ) -> None:
+    def _batch(self, encoders: Executor) -> Batching:
+        plan = plan_append(self._topic, keep_offsets=True)
+        if self._typed is None:
+            return BytesBatch(plan, encoders)
+        return self._typed.batch(plan, self._ends, encoders, self._evolve)
+
+    def _evolve(self, evolution: Evolution) -> AppendPlan:
+        """Add and widen columns of the copy, for values that come now."""
+        self._topic.alter(**evolution.arguments())
+        return plan_append(self._topic, keep_offsets=True)
+
+    def _commit(self, batch: Batch, size: int, began: float) -> None:
+        ends = {**self._ends, **batch.lasts}
         txn = self._app_id, sum(ends.values())
         try:
-            result = plan.commit([staged], txn=txn, origin=self._kafka_id, expected_ends=self._ends)
+            result = batch.plan.commit(
+                batch.staged,
+                txn=txn,
+                origin=self._kafka_id,
+                expected_ends=self._ends,
+                note=None if self._typed is None else self._typed.note,
+                summary={f"value_schema_{name}": n for name, n in batch.schema_ids.items()},
+            )
         except CommitConflictError as error:
             raise CommitConflictError(
                 f"topic {self._name!r}: {error}. Perhaps that is another import: run one at a "
                 "time, and repeat it"
             ) from error
+        self._schema_ids.update(batch.schema_ids)
         for number, (first, _) in result.offsets.items():
             self._first.setdefault(number, first)
         self._ends = ends
@@ -388,5 +466,7 @@ class Import:
         lag = {number: max(0, end - self._reached[number]) for number, end in ends.items()}
         seconds = self._now() - began
         self._options.on_progress(
-            ImportProgress(self._records, self._commits, seconds, lag, self._size_bytes)
+            ImportProgress(
+                self._records, self._commits, seconds, lag, self._size_bytes, self._dead_letters
+            )
         )

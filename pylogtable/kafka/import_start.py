@@ -18,6 +18,7 @@ from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.client import StoppedError
 from pylogtable.kafka.import_run import Import, ImportOptions, ImportProgress, ImportReport
 from pylogtable.kafka.source import KafkaSource
+from pylogtable.kafka.typed.options import DEAD_LETTER, checked_value_options
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.times import to_us
@@ -41,6 +42,14 @@ def import_topic(
     consumer_settings: Mapping[str, Any] | None = None,
     linger_ms: float = 5_000,
     batch_bytes: int = 256 << 20,
+    value_format: str | None = None,
+    key_format: str | None = None,
+    schema_registry: str | None = None,
+    value_schema: str | None = None,
+    key_schema: str | None = None,
+    registry_settings: Mapping[str, Any] | None = None,
+    keep_raw: bool = False,
+    on_error: str = DEAD_LETTER,
     on_progress: Callable[[ImportProgress], object] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ImportReport:
@@ -62,6 +71,18 @@ def import_topic(
     - `consumer_settings`: settings of librdkafka, such as `{"security.protocol": "SSL"}`. Only
       committed transactions are read, unless `isolation.level` says otherwise.
     - A commit is made after `linger_ms`, or after `batch_bytes` in memory.
+
+    With a `value_format` ("avro", "json-schema", "protobuf" or "json") the fields of values become
+    columns, and with a `key_format` those of keys become key columns. Schemas come from a
+    `schema_registry`, a URL, with `registry_settings` as confluent-kafka has them, or from the
+    files `value_schema` and `key_schema`. New schemas add and widen columns.
+
+    - `keep_raw`: also keep Kafka's bytes, in `raw_value` and `raw_key`.
+    - `on_error`: records that cannot be decoded go to the topic `<name>-dead-letters`. With "fail"
+      the first one raises `InvalidRequestError`.
+
+    >>> import_topic(store, "orders", bootstrap_servers="broker:9092", value_format="avro",
+    ...              schema_registry="http://registry:8081").dead_letters
     """
     if not isinstance(store, Store):
         raise InvalidRequestError(
@@ -92,6 +113,16 @@ def import_topic(
         copy_settings=copy_settings,
         linger_seconds=linger_ms / 1000,
         batch_bytes=batch_bytes,
+        values=checked_value_options(
+            value_format=value_format,
+            key_format=key_format,
+            schema_registry=schema_registry,
+            value_schema=value_schema,
+            key_schema=key_schema,
+            registry_settings=registry_settings,
+            keep_raw=keep_raw,
+            on_error=on_error,
+        ),
         on_progress=on_progress,
         stop=stop or (lambda: False),
     )
