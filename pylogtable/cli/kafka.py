@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pylogtable.cli.command import Command, CommandGroup
+from pylogtable.cli.kafka_values import parse_value_options, value_options, warn_of_dead_letters
 from pylogtable.cli.messages import Speed, progress
 from pylogtable.cli.metrics import metrics_served
 from pylogtable.cli.options import POSITIVE, many, metrics_options, topic_argument
@@ -29,6 +30,8 @@ _IMPORT_EXAMPLES = """
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --follow --groups
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --name orders-copy
+    pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --value-format avro \
+        --schema-registry http://registry:8081
 """
 
 
@@ -90,6 +93,7 @@ def kafka() -> None:
     show_default=True,
     help="Commit after this many bytes of records.",
 )
+@value_options
 @metrics_options
 def import_(session: Session, /, **given: Any) -> None:
     """Import a topic of Kafka: every record keeps its partition, offset, timestamp and headers.
@@ -103,6 +107,7 @@ def import_(session: Session, /, **given: Any) -> None:
     when = given.pop("from_timestamp")
     properties = parse_settings(given.pop("properties"), "--consumer-property")
     config = parse_config(given.pop("config"))
+    parse_value_options(given)
     linger = given.pop("linger")
     topic = given.pop("topic")
     speed = Speed()
@@ -130,6 +135,7 @@ def import_(session: Session, /, **given: Any) -> None:
             **given,
         )
     _print_report(session, report)
+    warn_of_dead_letters(session, report)
     signals.raise_again()
 
 
@@ -185,7 +191,8 @@ def export(session: Session, /, topic: str, **given: Any) -> None:
 
 def _shown(at: ImportProgress, rate: float) -> str:
     lag = ", ".join(f"{number}: {offsets:,}" for number, offsets in at.lag.items() if offsets)
-    return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}"
+    dead = f", {count_text(at.dead_letters, 'dead letter')}" if at.dead_letters else ""
+    return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}{dead}"
 
 
 def _print_report(session: Session, report: ImportReport) -> None:

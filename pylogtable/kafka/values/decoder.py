@@ -56,6 +56,8 @@ class ValueFormat(Protocol):
     """Decodes the bodies of one schema."""
 
     is_record: bool
+    #: Of a value. That of a record is a struct.
+    type: pa.DataType
 
     def decode(self, bodies: pa.LargeBinaryArray) -> Values: ...
 
@@ -107,12 +109,27 @@ class Decoder:
                 groups.append(DecodedGroup(schema_id, rows, values.array, known.is_record, guid))
         return Decoded(tuple(groups), tuple(sorted(failures, key=lambda each: each.row)))
 
+    def newest_type(self, subject: str) -> pa.DataType | None:
+        """The type of values with the newest schema of a subject, or with the schema of the file;
+        None if there is none. That of a record is a struct."""
+        if self._local is not None:
+            return self._local.type
+        if self._registry is None:
+            return None
+        try:
+            return self._made(self._registry.newest(subject)[1]).type
+        except (UnknownSchemaError, SchemaError):
+            return None
+
+    def _made(self, schema: RegisteredSchema) -> ValueFormat:
+        return AvroFormat(schema)
+
     def _format_of(self, name: int | str) -> ValueFormat | SchemaError | UnknownSchemaError:
         assert self._registry is not None
         known = self._known.get(name)
         if known is None:
             try:
-                known = AvroFormat(self._registry.schema(name))
+                known = self._made(self._registry.schema(name))
             except SchemaError as error:
                 known = error
             except UnknownSchemaError as error:
