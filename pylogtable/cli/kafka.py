@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pylogtable.cli.command import Command, CommandGroup
-from pylogtable.cli.kafka_values import parse_value_options, value_options, warn_of_dead_letters
+from pylogtable.cli.kafka_values import (
+    parse_value_options,
+    redrive,
+    value_options,
+    warn_of_dead_letters,
+)
 from pylogtable.cli.messages import Speed, progress
 from pylogtable.cli.metrics import metrics_served
 from pylogtable.cli.options import POSITIVE, many, metrics_options, topic_argument
@@ -187,6 +192,9 @@ def export(session: Session, /, topic: str, **given: Any) -> None:
     sent = f"{report.topic}: {count_text(report.records, 'record')} sent"
     answer(session, report, f"{sent}; group {report.group} at {offsets_text(report.positions)}")
     signals.raise_again()
+
+
+kafka.add_command(redrive)
 
 
 def _shown(at: ImportProgress, rate: float) -> str:

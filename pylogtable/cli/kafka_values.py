@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pylogtable.cli.command import Command
 from pylogtable.cli.messages import warn
-from pylogtable.cli.options import many
+from pylogtable.cli.options import many, topic_argument
+from pylogtable.cli.output import answer
 from pylogtable.cli.parse import parse_settings
 from pylogtable.cli.session import Session
+from pylogtable.cli.signals import noting_signals
 from pylogtable.presentation import count_text
 
 if TYPE_CHECKING:
     from pylogtable.kafka import ImportReport
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: Reasons that are shown; JSON has all.
+MOST_REASONS = 10
 FORMATS = click.Choice(["avro", "json-schema", "protobuf", "json"])
 
-_schema_options: list[Callable[[Any], Any]] = [
+_SCHEMA_OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--schema-registry", metavar="URL", help="The registry that has the schemas."),
     click.option("--value-schema", metavar="FILE", help="The one schema of all values."),
     click.option("--key-schema", metavar="FILE", help="The one schema of all keys."),
@@ -41,6 +46,7 @@ def _with(options: list[Callable[[Any], Any]]) -> Callable[[Function], Function]
     return decorate
 
 
+schema_options = _with(_SCHEMA_OPTIONS)
 #: Options of an import whose values become columns.
 value_options = _with(
     [
@@ -50,7 +56,7 @@ value_options = _with(
         click.option(
             "--key-format", type=FORMATS, help="Decode keys too: their fields become key columns."
         ),
-        *_schema_options,
+        *_SCHEMA_OPTIONS,
         click.option("--keep-raw", is_flag=True, help="Also keep Kafka's bytes, in raw_value."),
         click.option(
             "--on-error",
@@ -80,3 +86,37 @@ def warn_of_dead_letters(session: Session, report: ImportReport) -> None:
             dead_letters=report.dead_letters,
             topic=report.topic,
         )
+
+
+@click.command(
+    "redrive",
+    cls=Command,
+    short_help="Try dead letters of an import again.",
+    examples="""
+        pylogtable kafka redrive orders --schema-registry http://registry:8081 --dry-run
+        pylogtable kafka redrive orders --schema-registry http://registry:8081
+    """,
+)
+@topic_argument
+@click.option("--value-format", type=FORMATS, help="Another format than that of the import.")
+@click.option("--key-format", type=FORMATS, help="Another format than that of the import.")
+@schema_options
+@click.option("--dry-run", is_flag=True, help="Only say how many decode now.")
+def redrive(session: Session, /, topic: str, **given: Any) -> None:
+    """Decode the dead letters of TOPIC again, with the schemas of now.
+
+    What decodes goes to TOPIC-redriven as long as TOPIC is Kafka's copy, and to TOPIC itself after
+    its promotion. The rest stays in TOPIC-dead-letters.
+    """
+    from pylogtable.kafka import redrive as run
+
+    parse_value_options(given)
+    with noting_signals() as signals:
+        report = run(session.open_store(), topic, stop=signals.has_come, **given)
+    done = f"{count_text(report.redriven, 'dead letter')} {'decode' if report.dry_run else 'sent'}"
+    lines = [f"{report.topic}: {done}; {report.dead:,} still dead"]
+    lines += [f"{count:,}: {why}" for why, count in list(report.reasons.items())[:MOST_REASONS]]
+    if len(report.reasons) > MOST_REASONS:
+        lines.append(f"and {len(report.reasons) - MOST_REASONS:,} more reasons")
+    answer(session, report, "\n".join(lines))
+    signals.raise_again()
