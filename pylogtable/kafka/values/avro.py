@@ -71,7 +71,9 @@ class AvroFormat:
         names = [name for name, _ in fields]
         guard = next(name for n in itertools.count() if (name := f"guard{n}") not in names)
         guard_type = {"type": "fixed", "name": "Guard", "size": _GUARD_BYTES}
-        item = _record("Item", [*((name, part.read) for name, part in fields), (guard, guard_type)])
+        read = [(name, part.read) for name, part in fields]
+        self._alone = self._avro.parse_schema(_record("Item", read))
+        item = _record("Item", [*read, (guard, guard_type)])
         self._schema = self._avro.parse_schema({"type": "array", "items": item})
         self._shape = shapes.struct(
             [*((name, part.shape) for name, part in fields), (guard, shapes.plain(pa.binary()))]
@@ -84,6 +86,8 @@ class AvroFormat:
         """A guard follows each value. So a value that is too long or too short is noticed, even if
         another one makes up for it. Nobody can write the guard into a value: it is made of all of
         them."""
+        if len(bodies) == 1:
+            self._check_end(_joined(bodies))
         guard = hashlib.blake2b(_joined(bodies), digest_size=_GUARD_BYTES).digest()
         guarded = pc.binary_join_element_wise(
             bodies, pa.scalar(guard, pa.large_binary()), pa.scalar(b"", pa.large_binary())
@@ -93,10 +97,17 @@ class AvroFormat:
         items = self._shape.array(objects)
         *columns, guards = items.flatten()
         if len(items) != len(bodies) or stream.read(1) or not _all_equal(guards, guard):
-            raise ValueError("its bytes go on after its last field")
+            raise ValueError("one of them is too long, another one too short")
         if not self._has_fields:
             return columns[0]
         return pa.StructArray.from_arrays(columns, fields=list(items.type)[:-1])
+
+    def _check_end(self, body: memoryview) -> None:
+        """For a better reason than that the guard is not where it should be."""
+        stream = io.BytesIO(body)
+        self._avro.schemaless_reader(stream, self._alone, None)
+        if stream.read(1):
+            raise ValueError("its bytes go on after its last field")
 
 
 class _Types:
