@@ -10,6 +10,7 @@ from __future__ import annotations
 from pylogtable.kafka.export import ExportReport, export_topic
 from pylogtable.kafka.import_run import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
+from pylogtable.kafka.typed.redrive import RedriveReport, redrive
 from pylogtable.kafka.values.decoder import Decoded, DecodedGroup, Decoder, Failure, decoder
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "Failure",
     "ImportProgress",
     "ImportReport",
+    "RedriveReport",
     "decoder",
     "export_topic",
     "import_topic",
+    "redrive",
 ]
