@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -43,11 +42,11 @@ from pylogtable.kafka.import_plan import (
     settings_not_in_force,
     settings_to_copy,
 )
+from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.kafka.typed.columns_plan import Evolution, is_typed
 from pylogtable.kafka.typed.first_look import FirstLook, Looking
-from pylogtable.kafka.typed.options import ValueOptions
 from pylogtable.kafka.typed.typed_import import Patience, TypedImport
 from pylogtable.operation import Threads, operation
 from pylogtable.runtime import Runtime
@@ -55,58 +54,6 @@ from pylogtable.store import Store
 from pylogtable.topic import Topic
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ImportProgress:
-    """How far an import is. `size_bytes` is that of the records in memory. `lag` has, by partition,
-    how many offsets Kafka is ahead. `dead_letters` are those of this import."""
-
-    records: int
-    commits: int
-    seconds: float
-    lag: dict[int, int]
-    size_bytes: int = 0
-    dead_letters: int = 0
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
-    imported to one past the last. `groups` has the positions that were set. `left_out` says why a
-    setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
-    bounded import has left in Kafka because a transaction there was open. Of a typed import,
-    `dead_letters` is how many records could not be decoded, and `schema_ids` how many were written
-    with each schema."""
-
-    topic: str
-    records: int
-    commits: int
-    seconds: float
-    offsets: dict[int, tuple[int, int]]
-    groups: dict[str, dict[int, int]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    waiting: dict[int, int] = field(default_factory=dict)
-    dead_letters: int = 0
-    schema_ids: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ImportOptions:
-    """What `import_topic` was asked for, checked."""
-
-    follow: bool = False
-    from_timestamp_ms: int | None = None
-    groups: bool | tuple[str, ...] = False
-    allow_gaps: bool = False
-    config: Mapping[str, object] = field(default_factory=dict)
-    copy_settings: bool = True
-    linger_seconds: float = 5.0
-    batch_bytes: int = 256 << 20
-    refresh_seconds: float = 30.0
-    values: ValueOptions | None = None
-    on_progress: Callable[[ImportProgress], object] | None = None
-    stop: Callable[[], bool] = lambda: False
 
 
 #: Messages that are taken from librdkafka at a time.
@@ -216,8 +163,12 @@ class Import:
         schema: pa.Schema | None = None
         key: list[str] | None = None
         if self._typed is not None:
-            columns = self._columns(self._typed, starts, bounds)
+            ends = {number: high for number, (_, high) in bounds.items()}
+            until = Looking(ends, self._options, self._now, self._silence_seconds)
+            look = FirstLook(self._typed, self._kafka_topic)
+            columns = look.columns(self._source, starts, until)
             if columns is None:
+                self._settings_left_out = {self._name: look.nothing}
                 return None
             schema, key = columns
         with suppress(TopicExistsError):  # another import was faster
@@ -226,23 +177,6 @@ class Import:
             )
         self._settings_left_out = settings_left_out(chosen)
         return self._store.topic(self._name)
-
-    def _columns(
-        self,
-        typed: TypedImport,
-        starts: Mapping[int, int],
-        bounds: Mapping[int, tuple[int, int]],
-    ) -> tuple[pa.Schema, list[str]] | None:
-        """The columns of a new typed copy, and its key. None if Kafka's topic is empty, and the
-        registry has no schema of it."""
-        options = self._options
-        ends = {number: high for number, (_, high) in bounds.items()}
-        until = Looking(ends, options.follow, options.stop, self._now, self._silence_seconds)
-        look = FirstLook(typed.decoders, typed.patience, self._kafka_topic)
-        columns = look.columns(self._source, starts, until, keep_raw=typed.options.keep_raw)
-        if columns is None:
-            self._settings_left_out = {self._name: look.nothing}
-        return columns
 
     def _warn_of_unused(self) -> None:
         """Warn of options that count for a new topic only, and that this topic does not follow.

@@ -16,7 +16,8 @@ from pylogtable.arguments import (
 )
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.client import StoppedError
-from pylogtable.kafka.import_run import Import, ImportOptions, ImportProgress, ImportReport
+from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
+from pylogtable.kafka.import_run import Import
 from pylogtable.kafka.source import KafkaSource
 from pylogtable.kafka.typed.options import DEAD_LETTER, checked_value_options
 from pylogtable.runtime import Runtime

@@ -17,7 +17,8 @@ import fastavro
 import pytest
 
 from pylogtable.errors import LogTableError
-from pylogtable.kafka.import_run import Import, ImportOptions, ImportReport
+from pylogtable.kafka.import_report import ImportOptions, ImportReport
+from pylogtable.kafka.import_run import Import
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.kafka.typed.options import ValueOptions
 from pylogtable.storage.base import ObjectStore

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.client import StoppedError
+from pylogtable.kafka.import_report import ImportOptions
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource
 from pylogtable.kafka.typed.columns_plan import new_columns
-from pylogtable.kafka.typed.typed_import import Decoders, Patience
+from pylogtable.kafka.typed.typed_import import TypedImport
 from pylogtable.kafka.typed.typed_rows import Values
 from pylogtable.kafka.values.decoder import Decoder
 
@@ -31,8 +32,7 @@ class Looking:
     """How long to look: until the ends of a bounded import, which fails if nothing comes."""
 
     ends: Mapping[int, int]
-    follow: bool
-    stop: Callable[[], bool]
+    options: ImportOptions
     now: Callable[[], float]
     silence_seconds: float
 
@@ -40,9 +40,10 @@ class Looking:
 class FirstLook:
     """A look at one topic of Kafka."""
 
-    def __init__(self, decoders: Decoders, patience: Patience, kafka_topic: str) -> None:
-        self._decoders = decoders
-        self._patience = patience
+    def __init__(self, typed: TypedImport, kafka_topic: str) -> None:
+        self._decoders = typed.decoders
+        self._patience = typed.patience
+        self._keep_raw = typed.options.keep_raw
         self._kafka_topic = kafka_topic
         #: The types of the first key and of the first value. That of a record is a struct.
         self._types: dict[str, pa.DataType] = {}
@@ -68,7 +69,7 @@ class FirstLook:
         return [values] if keys is None else [("key", keys), values]
 
     def columns(
-        self, source: KafkaSource, starts: Mapping[int, int], until: Looking, *, keep_raw: bool
+        self, source: KafkaSource, starts: Mapping[int, int], until: Looking
     ) -> tuple[pa.Schema, list[str]] | None:
         """The columns, and those of the key. None if nobody knows. The source does not read when
         this returns. Raises if records are there, and none of them can be decoded: the format is
@@ -94,7 +95,8 @@ class FirstLook:
             )
         if not self._records and not self._knows_all():
             return None
-        return new_columns(self._types.get("key"), self._types.get("value"), keep_raw=keep_raw)
+        key, value = self._types.get("key"), self._types.get("value")
+        return new_columns(key, value, keep_raw=self._keep_raw)
 
     def _ask_registry(self) -> None:
         """Nothing has shown what is missing; the newest schema of the subject does."""
@@ -111,7 +113,7 @@ class FirstLook:
     def _look(self, source: KafkaSource, starts: Mapping[int, int], until: Looking) -> None:
         reached, heard = dict(starts), until.now()
         while not self._is_enough(reached, until):
-            if until.stop():
+            if until.options.stop():
                 raise StoppedError
             received = source.receive(MESSAGES, SECONDS)
             if received.messages:
@@ -125,7 +127,7 @@ class FirstLook:
                 source.skip_to(number, reached[number])
             if received.messages or received.reached:
                 heard = until.now()
-            elif not until.follow and until.now() - heard > until.silence_seconds:
+            elif not until.options.follow and until.now() - heard > until.silence_seconds:
                 raise source.silence(until.now() - heard, "has sent nothing")
 
     def _is_enough(self, reached: Mapping[int, int], until: Looking) -> bool:
@@ -133,7 +135,7 @@ class FirstLook:
             return True
         if not all(reached[number] >= end for number, end in until.ends.items()):
             return False
-        if self._records or not until.follow:
+        if self._records or not until.options.follow:
             return True
         self._ask_registry()  # an import that follows waits for one of both
         return self._knows_all()

@@ -25,7 +25,7 @@ from pylogtable.kafka import (
     import_start,
     import_topic,
 )
-from pylogtable.kafka.import_run import ImportOptions, ImportReport
+from pylogtable.kafka.import_report import ImportOptions, ImportReport
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
