@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.values import shapes
-from pylogtable.kafka.values.batches import SchemaError, Values, decode
+from pylogtable.kafka.values.batches import Found, SchemaError, decode
 from pylogtable.kafka.values.registry import RegisteredSchema
 from pylogtable.kafka.values.shapes import Shape
 
@@ -64,8 +64,7 @@ class AvroFormat:
         self._avro = avro_library()
         parsed, named = parse(schema)
         top = _Types(named).type_of(parsed, ())
-        self.type = top.shape.final
-        self.is_record = pa.types.is_struct(top.shape.final)
+        self._is_record = pa.types.is_struct(top.shape.final)
         self._has_fields = bool(top.fields)
         fields = top.fields or (("value", top),)
         names = [name for name, _ in fields]
@@ -79,8 +78,8 @@ class AvroFormat:
             [*((name, part.shape) for name, part in fields), (guard, shapes.plain(pa.binary()))]
         )
 
-    def decode(self, bodies: pa.LargeBinaryArray) -> Values:
-        return decode(bodies, self._convert)
+    def decode(self, bodies: pa.LargeBinaryArray, header_rest: bytes | None) -> Found:
+        return decode(bodies, self._convert, self._is_record)
 
     def _convert(self, bodies: pa.LargeBinaryArray) -> pa.Array:
         """A guard follows each value. So a value that is too long or too short is noticed, even if

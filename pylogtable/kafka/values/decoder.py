@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.values import frames
-from pylogtable.kafka.values.avro import AvroFormat, avro_library
-from pylogtable.kafka.values.batches import SchemaError, Values
+from pylogtable.kafka.values.batches import Found, SchemaError, ValueFormat, together
+from pylogtable.kafka.values.formats import check_format, from_file, of_schema
 from pylogtable.kafka.values.frames import Rows
-from pylogtable.kafka.values.registry import RegisteredSchema, Registry, UnknownSchemaError
-
-FORMATS = ("avro",)
+from pylogtable.kafka.values.json_inferred import InferredJson
+from pylogtable.kafka.values.registry import Registry, UnknownSchemaError
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,6 @@ class Decoded:
 
     groups: tuple[DecodedGroup, ...]
     failures: tuple[Failure, ...]
-
-
-class ValueFormat(Protocol):
-    """Decodes the bodies of one schema."""
-
-    is_record: bool
-    #: Of a value. That of a record is a struct.
-    type: pa.DataType
-
-    def decode(self, bodies: pa.LargeBinaryArray) -> Values: ...
 
 
 class Decoder:
@@ -98,38 +87,21 @@ class Decoder:
                 reason = f"schema {frame.schema}: {known}"
                 failures += [Failure(int(row), schema_id, reason) for row in frame.rows]
                 continue
-            values = known.decode(frame.bodies)
+            found = known.decode(frame.bodies, frame.header_rest).at(frame.rows)
+            guid = frame.schema if isinstance(frame.schema, str) else None
+            groups += _groups(found, schema_id, guid)
             failures += [
-                Failure(int(frame.rows[row]), schema_id, f"schema {frame.schema}: {reason}")
-                for row, reason in values.failures
+                Failure(row, schema_id, f"schema {frame.schema}: {reason}")
+                for row, reason in found.failures
             ]
-            if values.array is not None:
-                guid = frame.schema if isinstance(frame.schema, str) else None
-                rows = frame.rows[values.rows]
-                groups.append(DecodedGroup(schema_id, rows, values.array, known.is_record, guid))
-        return Decoded(tuple(groups), tuple(sorted(failures, key=lambda each: each.row)))
-
-    def newest_type(self, subject: str) -> pa.DataType | None:
-        """The type of values with the newest schema of a subject, or with the schema of the file;
-        None if there is none. That of a record is a struct."""
-        if self._local is not None:
-            return self._local.type
-        if self._registry is None:
-            return None
-        try:
-            return self._made(self._registry.newest(subject)[1]).type
-        except (UnknownSchemaError, SchemaError):
-            return None
-
-    def _made(self, schema: RegisteredSchema) -> ValueFormat:
-        return AvroFormat(schema)
+        return _decoded(groups, failures)
 
     def _format_of(self, name: int | str) -> ValueFormat | SchemaError | UnknownSchemaError:
         assert self._registry is not None
         known = self._known.get(name)
         if known is None:
             try:
-                known = self._made(self._registry.schema(name))
+                known = of_schema(self.format, self._registry.schema(name))
             except SchemaError as error:
                 known = error
             except UnknownSchemaError as error:
@@ -142,28 +114,29 @@ class Decoder:
         rows = frames.valid_rows(payloads)
         is_framed = frames.look_framed(payloads, rows)
         framed, bare = rows[is_framed], rows[~is_framed]
-        parts: list[tuple[Rows, pa.Array]] = []
+        found = []
         why_framed: dict[int, str] = {}
         if len(framed):
             bodies = frames.without_first(payloads.take(pa.array(framed)), frames.ID_BYTES)
-            found = local.decode(bodies)
-            if found.array is not None:
-                parts.append((framed[found.rows], found.array))
-            why_framed = {int(framed[row]): why for row, why in found.failures}
+            unframed = local.decode(bodies, None).at(framed)
+            why_framed = dict(unframed.failures)
+            found.append(Found(unframed.parts, []))
             bare = np.union1d(bare, np.array(list(why_framed), np.int64))
-        found = local.decode(payloads.take(pa.array(bare)))
-        if found.array is not None:
-            parts.append((bare[found.rows], found.array))
-        failures = tuple(
-            Failure(int(bare[row]), None, why_framed.get(int(bare[row]), why))
-            for row, why in found.failures
-        )
-        if not parts:
-            return Decoded((), failures)
-        rows = np.concatenate([part for part, _ in parts])
-        order = np.argsort(rows, kind="stable")
-        values = pa.concat_arrays([array for _, array in parts]).take(pa.array(order))
-        return Decoded((DecodedGroup(None, rows[order], values, local.is_record),), failures)
+        found.append(local.decode(payloads.take(pa.array(bare)), b"").at(bare))
+        both = together(found)
+        failures = [Failure(row, None, why_framed.get(row, why)) for row, why in both.failures]
+        return _decoded(_groups(both, None, None), failures)
+
+
+def _groups(found: Found, schema_id: int | None, guid: str | None) -> list[DecodedGroup]:
+    return [
+        DecodedGroup(schema_id, part.rows, part.values, part.is_record, guid)
+        for part in found.parts
+    ]
+
+
+def _decoded(groups: list[DecodedGroup], failures: list[Failure]) -> Decoded:
+    return Decoded(tuple(groups), tuple(sorted(failures, key=lambda each: each.row)))
 
 
 def decoder(
@@ -173,35 +146,32 @@ def decoder(
     schema: str | Path | None = None,
     registry_settings: Mapping[str, Any] | None = None,
     is_key: bool = False,
+    message: str | None = None,
 ) -> Decoder:
-    """Decodes payloads of Kafka into columns. `format` is how they are written: `avro`.
+    """Decodes payloads of Kafka into columns. `format` is how they are written: `avro`,
+    `json-schema`, `json` or `protobuf`.
 
     `schema_registry` is the URL of a registry with Confluent's API; `registry_settings` are those
     of confluent-kafka's client for it, such as basic.auth.user.info. Or `schema` is the file of the
-    one schema that all payloads have. `is_key` looks for the schema of keys in headers.
+    one schema that all payloads have: of Avro or of JSON Schema, or descriptors as `protoc
+    --descriptor_set_out` writes them, in which `message` is the full name of the message. `json`
+    needs neither: it has the columns that the values have. `is_key` looks for the schema of keys in
+    headers.
 
         >>> decoder("avro", schema_registry="http://registry:8081").decode(table["value"])
     """
-    if format not in FORMATS:
-        raise InvalidRequestError(f"unknown format {format!r}; it is one of {', '.join(FORMATS)}")
-    if (schema_registry is None) == (schema is None):
+    check_format(format)
+    if format == "json" and schema is None:
+        # Keys and values may share the setting of a registry, which plain JSON has no use for.
+        return Decoder(format, None, InferredJson(), is_key)
+    if (schema_registry is None) == (schema is None) and format != "json":
         raise InvalidRequestError(
             f"{format} needs its schemas: give either `schema_registry`, a URL, or `schema`, a "
             "file (--schema-registry or --schema)"
         )
-    avro_library()
-    if schema_registry is not None:
-        return Decoder(format, Registry(schema_registry, registry_settings), None, is_key)
-    assert schema is not None
-    return Decoder(format, None, _local(Path(schema)), is_key)
-
-
-def _local(path: Path) -> ValueFormat:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"the schema {path} cannot be read: {error}") from error
-    try:
-        return AvroFormat(RegisteredSchema(text, "AVRO"))
-    except SchemaError as error:
-        raise InvalidRequestError(f"the schema {path} cannot be used: {error}") from error
+    if schema is not None:
+        return Decoder(format, None, from_file(format, Path(schema), message), is_key)
+    assert schema_registry is not None
+    wire_format = "serialized" if format == "protobuf" else None
+    registry = Registry(schema_registry, registry_settings, wire_format)
+    return Decoder(format, registry, None, is_key)

@@ -58,7 +58,7 @@ def valid_rows(payloads: pa.LargeBinaryArray) -> Rows:
 def without_first(values: pa.LargeBinaryArray, count: int) -> pa.LargeBinaryArray:
     """Without so many bytes, which each of them has. `binary_slice` of Arrow asks for room as if
     all values were as long as the longest."""
-    starts, lengths, data = _ends(values)
+    starts, lengths, data = ends_of(values)
     kept = np.ones(len(data), np.bool_)
     kept[starts[:, None] + np.arange(count)] = False
     end = starts[-1] + lengths[-1]
@@ -70,7 +70,7 @@ def without_first(values: pa.LargeBinaryArray, count: int) -> pa.LargeBinaryArra
 
 def look_framed(payloads: pa.LargeBinaryArray, rows: Rows) -> Mask:
     """Of each of these rows: whether it may begin with byte 0 and an id."""
-    starts, lengths, data = _ends(payloads)
+    starts, lengths, data = ends_of(payloads)
     found = lengths[rows] >= ID_BYTES
     found[found] = data[starts[rows[found]]] == _BY_ID
     return found
@@ -109,7 +109,7 @@ def _split(
     """By what these rows begin with. `reported` are their numbers in failures; None: the same."""
     if not len(rows):
         return []
-    starts, lengths, data = _ends(payloads)
+    starts, lengths, data = ends_of(payloads)
     first = np.full(len(rows), -1)
     has_first = lengths[rows] > 0
     first[has_first] = data[starts[rows[has_first]]]
@@ -150,7 +150,7 @@ def _grouped(
     return frames
 
 
-def _ends(array: pa.LargeBinaryArray) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
+def ends_of(array: pa.LargeBinaryArray) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
     """Starts, lengths and the bytes that they are of."""
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]

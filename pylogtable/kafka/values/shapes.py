@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 Finish = Callable[[pa.Array], pa.Array]
 
-_TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMESTAMP_NTZ = pa.timestamp("us")
 #: The years 1 to 9999, in which Python, Spark and Delta agree: the first and the last day.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class Shape:
     finish: Finish | None = None
 
     def array(self, objects: Sequence[object]) -> pa.Array:
-        raw = pa.array(objects, self.raw)
+        return self.array_of(pa.array(objects, self.raw))
+
+    def array_of(self, raw: pa.Array) -> pa.Array:
         return raw if self.finish is None else self.finish(raw)
 
 
@@ -48,7 +50,7 @@ def struct(fields: Sequence[tuple[str, Shape]]) -> Shape:
     shapes = [shape for _, shape in fields]
 
     def finish(array: pa.StructArray) -> pa.StructArray:
-        children = [_finished(shape, array.field(number)) for number, shape in enumerate(shapes)]
+        children = [shape.array_of(array.field(number)) for number, shape in enumerate(shapes)]
         return _like(array, final, 1, children)
 
     return Shape(raw, final, finish if any(shape.finish for shape in shapes) else None)
@@ -59,7 +61,7 @@ def list_of(element: Shape) -> Shape:
     final = pa.list_(pa.field("element", element.final))
 
     def finish(array: pa.ListArray) -> pa.ListArray:
-        return _like(array, final, 2, [_finished(element, array.values)])
+        return _like(array, final, 2, [element.array_of(array.values)])
 
     return Shape(raw, final, finish if element.finish else None)
 
@@ -73,12 +75,27 @@ def map_of(key: Shape, value: Shape) -> Shape:
         keys, values = array.values.field(0), array.values.field(1)
         _check_keys(array, keys)
         entries = pa.StructArray.from_arrays(
-            [_finished(key, keys), _finished(value, values)],
+            [key.array_of(keys), value.array_of(values)],
             fields=[final.key_field, final.item_field],
         )
         return _like(array, final, 2, [entries])
 
     return Shape(pa.list_(pa.field("element", entry)), final, finish)
+
+
+def map_of_dicts(key: Shape, value: Shape) -> Shape:
+    """Of objects that are dicts."""
+    raw = pa.map_(key.raw, pa.field("value", value.raw))
+    final = pa.map_(key.final, pa.field("value", value.final))
+
+    def finish(array: pa.MapArray) -> pa.MapArray:
+        entries = pa.StructArray.from_arrays(
+            [key.array_of(array.keys), value.array_of(array.items)],
+            fields=[final.key_field, final.item_field],
+        )
+        return _like(array, final, 2, [entries])
+
+    return Shape(raw, final, finish if key.finish or value.finish else None)
 
 
 def date() -> Shape:
@@ -93,7 +110,7 @@ def date() -> Shape:
 
 def timestamp(unit: str, has_zone: bool = True) -> Shape:
     """Of milliseconds, microseconds or nanoseconds since 1970. Nanoseconds are cut off."""
-    final = _TIMESTAMP if has_zone else _TIMESTAMP_NTZ
+    final = TIMESTAMP if has_zone else _TIMESTAMP_NTZ
     per_day = _PER_DAY[unit]
     # 64 bits of nanoseconds end in the year 2262.
     first, last = _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1
@@ -138,10 +155,6 @@ def uuid() -> Shape:
         return pc.if_else(array.is_valid(), made, None)
 
     return Shape(pa.binary(), pa.string(), finish)
-
-
-def _finished(shape: Shape, raw: pa.Array) -> pa.Array:
-    return raw if shape.finish is None else shape.finish(raw)
 
 
 def _like(raw: pa.Array, final: pa.DataType, buffers: int, children: list[pa.Array]) -> pa.Array:
