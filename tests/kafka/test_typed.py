@@ -1,4 +1,4 @@
-"""Typed imports from a real broker: values in Avro by confluent-kafka's own serializer, schemas that
+"""Typed imports from a real broker: values by confluent-kafka's own serializer, schemas that
 change, damaged bytes, transactions, and an import that is killed again and again."""
 
 from __future__ import annotations

@@ -119,12 +119,13 @@ def _named(
             found.append(Named(group, {part: group.values}))
             continue
         fields = [field.name for field in group.values.type]
+        parts = group.values.flatten()  # null where the record is
         try:
             names = names_of(fields)
         except InvalidRequestError as error:
             dead += [Dead(int(row), part, group.schema_id, str(error)) for row in group.rows]
             continue
-        columns = {names[name]: group.values.field(at) for at, name in enumerate(fields)}
+        columns = {names[name]: part for name, part in zip(fields, parts, strict=True)}
         found.append(Named(group, columns))
     return found, dead
 

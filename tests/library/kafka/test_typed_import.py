@@ -4,8 +4,10 @@ ones."""
 from __future__ import annotations
 
 import io
+import json
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -302,6 +304,51 @@ def test_plain_values_have_one_column(feed: Feed) -> None:
     feed.send(V1, {"id": 4, "amount": None})
     feed.imported()
     assert rows(feed.copy.read(), "value", "id")[-1] == (None, 4)
+
+
+def test_json_without_a_schema(feed: Feed) -> None:
+    """Columns are what values have. A value of another type than its column is a dead letter."""
+    for text in (b'{"a": 1, "b": {"c": [1]}}', b'{"a": 2, "d": "x"}', b'{"a": "odd"}', b"{"):
+        feed.raw(text)
+    report = feed.imported(value_format="json", schema_registry=None)
+    assert (report.records, report.dead_letters, report.schema_ids) == (2, 2, {0: 2})
+    assert rows(feed.copy.read(), "a", "b", "d", "value_schema_id") == [
+        (1, {"c": [1]}, None, 0),
+        (2, None, "x", 0),
+    ]
+    feed.raw(b'{"a": null, "e": 1.5}')
+    feed.raw(b"null")
+    assert feed.imported(value_format="json", schema_registry=None).records == 2
+    assert rows(feed.copy.read(), "a", "e", "value_schema_id")[2:] == [
+        (None, 1.5, 0),
+        (None, None, 0),
+    ]
+
+
+def test_empty_topic_with_a_schema_from_a_file(feed: Feed, tmp_path: Path) -> None:
+    """The values are not framed."""
+    schema = tmp_path / "order.avsc"
+    schema.write_text(json.dumps(V1))
+    feed.raw(encoded(1, V1, {"id": 1, "amount": None})[5:])
+    given = {"schema_registry": None, "value_schema": str(schema)}
+    assert feed.imported(**given).schema_ids == {0: 1}
+    assert rows(feed.copy.read(), "id", "value_schema_id") == [(1, 0)]
+
+
+def test_follows_without_the_registry_for_a_while(feed: Feed, store: Store) -> None:
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.registry.status = 503
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        feed.registry.status = None if asked > 3 else 503
+        return feed.topic in store.topics() and feed.copy.count() == 1
+
+    with pytest.warns(UserWarning, match="The import goes on trying"):
+        report = feed.imported(follow=True, stop=stop, registry_settings={"max.retries": 0})
+    assert (report.records, report.dead_letters) == (1, 0)
 
 
 class TestDeadLetters:
