@@ -166,3 +166,25 @@ def test_setting_of_kafka_without_a_meaning_says_why(run: Run, setting: str, why
     name = setting.partition("=")[0]
     done = run("topics", "create", "t", "--config", setting)
     done.failed(f"topic config {name} of Kafka has no meaning here", why)
+
+
+def test_values_become_columns_and_dead_letters_are_told(run: Run, cluster: MockCluster) -> None:
+    topic = cluster.new_topic()
+    cluster.produce(topic, 0, [b'{"n": 1}', b"damaged", None])
+    given = [*arguments(cluster, topic), "--value-format", "json", "-c", "retention.ms=-1"]
+    done = run(*given)
+    assert done.status == 0
+    assert done.out == f"{topic}: 2 records in 1 commit; 0:[0,3)\n"
+    assert done.err == (
+        f"pylogtable: 1 record could not be decoded: see topic {topic}-dead-letters; when the "
+        f"reason is gone: pylogtable kafka redrive {topic}\n"
+    )
+    again = run("kafka", "redrive", topic, "--dry-run")
+    assert again.status == 0
+    assert again.out.startswith(f"{topic}-redriven: 0 dead letters decode; 1 still dead\n1: ")
+    assert run("kafka", "redrive", topic, "--output", "json").json["dead"] == 1
+    run(*arguments(cluster, topic)).failed("was imported with --value-format")
+    run(*given, "--on-error", "ignore").failed("--on-error", status=2)
+    run("kafka", "redrive", "nope").failed("no topic")
+    progress = ImportProgress(5, 1, 1.0, {0: 0}, dead_letters=2)
+    assert command._shown(progress, 5.0) == "5 records, 5 records/s, lag none, 2 dead letters"
