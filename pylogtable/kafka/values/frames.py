@@ -96,7 +96,7 @@ def split(
             ]
         rows = np.setdiff1d(rows, named_rows, assume_unique=True)
     frames += _split(payloads, rows, failures, None)
-    frames.sort(key=lambda frame: (isinstance(frame.schema, str), str(frame.schema), frame.rows[0]))
+    frames.sort(key=lambda frame: (isinstance(frame.schema, str), frame.schema, frame.rows[0]))
     return Split(frames, failures)
 
 
