@@ -22,6 +22,8 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.events import log_event
+from pylogtable.format.guard_rules import source_of
+from pylogtable.format.model import CopyOf
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.kafka.background import Aside
 from pylogtable.kafka.client import StoppedError, advised
@@ -30,6 +32,7 @@ from pylogtable.kafka.import_plan import (
     Copy,
     check_import,
     check_same_topic,
+    check_source,
     gap,
     positions_to_begin,
     positions_to_resume,
@@ -64,7 +67,8 @@ class ImportReport:
     """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
     imported to one past the last. `groups` has the positions that were set. `left_out` says why a
     setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
-    bounded import has left in Kafka because a transaction there was open."""
+    bounded import has left in Kafka because a transaction there was open. `copy_of` names the topic
+    of Kafka whose copy this is; it is empty for a copy that is not guarded."""
 
     topic: str
     records: int
@@ -74,6 +78,7 @@ class ImportReport:
     groups: dict[str, dict[int, int]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     waiting: dict[int, int] = field(default_factory=dict)
+    copy_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class ImportOptions:
     allow_gaps: bool = False
     config: Mapping[str, object] = field(default_factory=dict)
     copy_settings: bool = True
+    guard: bool = False
     linger_seconds: float = 5.0
     batch_bytes: int = 256 << 20
     refresh_seconds: float = 30.0
@@ -120,6 +126,13 @@ class Import:
         cluster, self._partitions = source.describe()
         self._app_id = f"kafka:{cluster}/{kafka_topic}"
         self._kafka_id = source.topic_id()
+        self._copy_of = CopyOf(
+            kind="kafka",
+            name=kafka_topic,
+            cluster=cluster,
+            address=source.servers,
+            app_id=self._app_id,
+        )
         self._settings_left_out: dict[str, str] = {}
         self._groups = ImportedGroups()
         self._records = self._size_bytes = self._commits = 0
@@ -158,6 +171,7 @@ class Import:
             groups=self._groups.positions,
             left_out={**self._settings_left_out, **self._groups.left_out},
             waiting=waiting,
+            copy_of=source_of(self._copy_of) if self._is_guarded else "",
         )
 
     def _bounds(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
@@ -185,8 +199,8 @@ class Import:
         starts = self._starts(bounds)
         self._source.check_readable(starts)  # before there is an empty topic
         with suppress(TopicExistsError):  # another import was faster
-            self._store.create_topic(
-                self._name, self._partitions, config=config, start_offsets=starts
+            self._store._create_copy(
+                self._copy_of, self._name, self._partitions, config=config, start_offsets=starts
             )
         self._settings_left_out = settings_left_out(chosen)
         return self._store.topic(self._name)
@@ -234,7 +248,8 @@ class Import:
         mark = view.snapshot.txns.get(self._app_id)
         last = None
         if mark is not None:
-            last = plan_append(self._topic, refresh=False).find_txn(self._app_id, mark.txn_version)
+            plan = plan_append(self._topic, refresh=False, app_id=self._app_id)
+            last = plan.find_txn(self._app_id, mark.txn_version)
         copy = Copy(
             name=self._name,
             starts=view.start_offsets,
@@ -242,19 +257,40 @@ class Import:
             imported_to=None if mark is None else mark.txn_version,
             is_kafka_shaped=is_kafka_shaped(view.schema),
             kafka_id=None if last is None else last.origin,
+            copy_of=view.snapshot.info.copy_of,
+            app_ids=sorted(view.snapshot.txns),
         )
+        check_source(copy, self._copy_of)
         check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
         check_import(copy, self._partitions)
         self._ends = {**dict.fromkeys(range(self._partitions), 0), **copy.ends}
         if copy.imported_to is None:
             positions = positions_to_begin(copy, self._starts(bounds))
         else:
-            if len(copy.ends) < self._partitions:
-                self._topic.alter(partitions=self._partitions)
             allow_gaps = self._options.allow_gaps
             positions = positions_to_resume(self._ends, bounds, allow_gaps=allow_gaps)
+        self._take_over(copy)
         self._source.begin(positions)
         return positions
+
+    def _take_over(self, copy: Copy) -> None:
+        """Guard the copy if it is empty, or if that is asked for, and give it Kafka's partitions. A
+        copy of an earlier release is not guarded by itself: that release may be using it."""
+        self._is_guarded = (
+            copy.copy_of is not None or copy.imported_to is None or self._options.guard
+        )
+        if self._is_guarded:
+            self._topic._guard(self._copy_of, partitions=self._partitions)
+            return
+        warnings.warn(
+            f"topic {self._name!r} is a copy that an earlier release has made, and nothing keeps "
+            "other programs from appending to it: one record of theirs ends the import for good. "
+            "To guard it, import with --guard (guard=True); earlier releases of pylogtable can no "
+            "longer write to it then",
+            stacklevel=5,
+        )
+        if len(copy.ends) < self._partitions:
+            self._topic.alter(partitions=self._partitions)
 
     def _is_done(self) -> bool:
         if self._options.stop():
@@ -278,7 +314,7 @@ class Import:
         options, began = self._options, self._now()
         size = 0
         lasts: dict[int, int] = {}
-        plan = plan_append(self._topic, keep_offsets=True)
+        plan = plan_append(self._topic, keep_offsets=True, app_id=self._app_id)
         with (
             plan.begin(encoders=encoders) as stager,
             Aside(shaper) as aside,
@@ -359,7 +395,7 @@ class Import:
         if count <= self._partitions:
             return
         if count > len(self._topic.end_offsets()):  # an attempt may have failed after this
-            self._topic.alter(partitions=count)
+            self._topic._alter_as(self._app_id, partitions=count)
         new = range(self._partitions, count)
         bounds = self._source.bounds(new)
         self._ends = {**dict.fromkeys(new, 0), **self._ends}
