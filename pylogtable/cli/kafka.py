@@ -77,6 +77,12 @@ def kafka() -> None:
     default=True,
     help="Do not ask Kafka for the settings of the topic.",
 )
+@click.option(
+    "--guard",
+    is_flag=True,
+    help="Let nobody else append to a copy that an earlier release has made. New copies are always "
+    "guarded, until `topics promote`.",
+)
 @many(
     "--consumer-property",
     "properties",
@@ -205,5 +211,7 @@ def _shown(at: ImportProgress, rate: float) -> str:
 
 def _print_report(session: Session, report: ImportReport) -> None:
     done = f"{count_text(report.records, 'record')} in {count_text(report.commits, 'commit')}"
-    answer(session, report, f"{report.topic}: {done}{spans_text(report.offsets.items(), '; ')}")
+    of = f"; copy of {report.copy_of}" if report.copy_of else ""
+    spans = spans_text(report.offsets.items(), "; ")
+    answer(session, report, f"{report.topic}: {done}{spans}{of}")
     print_copied_groups(session, report.groups, report.left_out)

@@ -28,7 +28,8 @@ class ImportReport:
     setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
     bounded import has left in Kafka because a transaction there was open. Of a typed import,
     `dead_letters` is how many records could not be decoded, and `schema_ids` how many were written
-    with each schema."""
+    with each schema. `copy_of` names the topic of Kafka whose copy this is; it is empty for a copy
+    that is not guarded."""
 
     topic: str
     records: int
@@ -40,6 +41,7 @@ class ImportReport:
     waiting: dict[int, int] = field(default_factory=dict)
     dead_letters: int = 0
     schema_ids: dict[int, int] = field(default_factory=dict)
+    copy_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class ImportOptions:
     allow_gaps: bool = False
     config: Mapping[str, object] = field(default_factory=dict)
     copy_settings: bool = True
+    guard: bool = False
     linger_seconds: float = 5.0
     batch_bytes: int = 256 << 20
     refresh_seconds: float = 30.0

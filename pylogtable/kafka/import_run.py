@@ -25,6 +25,8 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.events import log_event
+from pylogtable.format.guard_rules import source_of
+from pylogtable.format.model import CopyOf
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.kafka.background import Aside
 from pylogtable.kafka.batch import Batch, Batching, BytesBatch
@@ -35,6 +37,7 @@ from pylogtable.kafka.import_plan import (
     check_import,
     check_same_topic,
     check_shape,
+    check_source,
     gap,
     positions_to_begin,
     positions_to_resume,
@@ -84,6 +87,13 @@ class Import:
         cluster, self._partitions = source.describe()
         self._app_id = f"kafka:{cluster}/{kafka_topic}"
         self._kafka_id = source.topic_id()
+        self._copy_of = CopyOf(
+            kind="kafka",
+            name=kafka_topic,
+            cluster=cluster,
+            address=source.servers,
+            app_id=self._app_id,
+        )
         self._settings_left_out: dict[str, str] = {}
         self._groups = ImportedGroups()
         self._records = self._size_bytes = self._commits = self._dead_letters = 0
@@ -133,6 +143,7 @@ class Import:
             waiting=waiting,
             dead_letters=self._dead_letters,
             schema_ids=dict(sorted(self._schema_ids.items())),
+            copy_of=source_of(self._copy_of) if self._is_guarded else "",
         )
 
     def _bounds(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
@@ -172,8 +183,8 @@ class Import:
                 return None
             schema, key = columns
         with suppress(TopicExistsError):  # another import was faster
-            self._store.create_topic(
-                self._name, self._partitions, schema, key, config, start_offsets=starts
+            self._store._create_copy(
+                self._copy_of, self._name, self._partitions, schema, key, config, starts
             )
         self._settings_left_out = settings_left_out(chosen)
         return self._store.topic(self._name)
@@ -223,7 +234,8 @@ class Import:
         if mark is not None:
             made = self._topic.txn(self._app_id)
             note = None if made is None else made.note
-            last = plan_append(self._topic, refresh=False).find_txn(self._app_id, mark.txn_version)
+            plan = plan_append(self._topic, refresh=False, app_id=self._app_id)
+            last = plan.find_txn(self._app_id, mark.txn_version)
         copy = Copy(
             name=self._name,
             starts=view.start_offsets,
@@ -232,7 +244,10 @@ class Import:
             is_kafka_shaped=is_kafka_shaped(view.schema),
             kafka_id=None if last is None else last.origin,
             is_typed=is_typed(view.schema),
+            copy_of=view.snapshot.info.copy_of,
+            app_ids=sorted(view.snapshot.txns),
         )
+        check_source(copy, self._copy_of)
         check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
         check_shape(copy, typed=self._typed is not None)
         if self._typed is not None:
@@ -244,15 +259,33 @@ class Import:
             if self._typed is not None:
                 positions = self._typed.positions(self._topic, positions)
         else:
-            if len(copy.ends) < self._partitions:
-                self._topic.alter(partitions=self._partitions)
             allow_gaps = self._options.allow_gaps
             ends = self._ends
             if self._typed is not None:
                 ends = self._typed.positions(self._topic, ends)
             positions = positions_to_resume(ends, bounds, allow_gaps=allow_gaps)
+        self._take_over(copy)
         self._source.begin(positions)
         return positions
+
+    def _take_over(self, copy: Copy) -> None:
+        """Guard the copy if it is empty, or if that is asked for, and give it Kafka's partitions. A
+        copy of an earlier release is not guarded by itself: that release may be using it."""
+        self._is_guarded = (
+            copy.copy_of is not None or copy.imported_to is None or self._options.guard
+        )
+        if self._is_guarded:
+            self._topic._guard(self._copy_of, partitions=self._partitions)
+            return
+        warnings.warn(
+            f"topic {self._name!r} is a copy that an earlier release has made, and nothing keeps "
+            "other programs from appending to it: one record of theirs ends the import for good. "
+            "To guard it, import with --guard (guard=True); earlier releases of pylogtable can no "
+            "longer write to it then",
+            stacklevel=5,
+        )
+        if len(copy.ends) < self._partitions:
+            self._topic.alter(partitions=self._partitions)
 
     def _is_done(self) -> bool:
         if self._options.stop():
@@ -297,15 +330,15 @@ class Import:
         self._size_bytes += size
 
     def _batch(self, encoders: Executor) -> Batching:
-        plan = plan_append(self._topic, keep_offsets=True)
+        plan = plan_append(self._topic, keep_offsets=True, app_id=self._app_id)
         if self._typed is None:
             return BytesBatch(plan, encoders)
         return self._typed.batch(plan, self._ends, encoders, self._evolve)
 
     def _evolve(self, evolution: Evolution) -> AppendPlan:
         """Add and widen columns of the copy, for values that come now."""
-        self._topic.alter(**evolution.arguments())
-        return plan_append(self._topic, keep_offsets=True)
+        self._topic._alter_as(self._app_id, **evolution.arguments())
+        return plan_append(self._topic, keep_offsets=True, app_id=self._app_id)
 
     def _commit(self, batch: Batch, size: int, began: float) -> None:
         ends = {**self._ends, **batch.lasts}
@@ -371,7 +404,7 @@ class Import:
         if count <= self._partitions:
             return
         if count > len(self._topic.end_offsets()):  # an attempt may have failed after this
-            self._topic.alter(partitions=count)
+            self._topic._alter_as(self._app_id, partitions=count)
         new = range(self._partitions, count)
         bounds = self._source.bounds(new)
         self._ends = {**dict.fromkeys(new, 0), **self._ends}

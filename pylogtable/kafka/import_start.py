@@ -40,6 +40,7 @@ def import_topic(
     allow_gaps: bool = False,
     config: Mapping[str, object] | None = None,
     copy_settings: bool = True,
+    guard: bool = False,
     consumer_settings: Mapping[str, Any] | None = None,
     linger_ms: float = 5_000,
     batch_bytes: int = 256 << 20,
@@ -63,12 +64,17 @@ def import_topic(
     the end of Kafka's topic when it began. With `follow` it goes on until `stop()` is true, and
     then ends after the running commit. Partitions that are added in Kafka are added here.
 
+    The topic is a guarded copy: nobody else can append to it, until `topic.promote()` makes it a
+    topic of its own. That is the cut-over, after the last import.
+
     - `from_timestamp`: the first call begins at this time, and not at Kafka's first record. Later
       calls warn that they do not use it, and of a `config` that the topic does not have.
     - `groups`: also copy the committed offsets of these consumer groups, or of all (True). A group
       that has moved here is left alone.
     - `allow_gaps`: continue even if Kafka has removed records before they were imported.
     - `copy_settings=False`: do not ask Kafka for the settings of the topic.
+    - `guard`: guard also a copy that an earlier release has made. Such releases can no longer write
+      to it then.
     - `consumer_settings`: settings of librdkafka, such as `{"security.protocol": "SSL"}`. Only
       committed transactions are read, unless `isolation.level` says otherwise.
     - A commit is made after `linger_ms`, or after `batch_bytes` in memory.
@@ -92,7 +98,7 @@ def import_topic(
     check_name("topic", topic)
     check_name("bootstrap_servers", bootstrap_servers)
     check_name("name", topic if name is None else name)
-    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings)
+    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings, guard=guard)
     check_callable("on_progress", on_progress)
     check_callable("stop", stop)
     check_mapping("config", {} if config is None else config, "{'retention.ms': -1}")
@@ -112,6 +118,7 @@ def import_topic(
         allow_gaps=allow_gaps,
         config={} if config is None else config,
         copy_settings=copy_settings,
+        guard=guard,
         linger_seconds=linger_ms / 1000,
         batch_bytes=batch_bytes,
         values=checked_value_options(

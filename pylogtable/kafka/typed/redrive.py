@@ -31,6 +31,7 @@ from pylogtable.errors import (
     TopicExistsError,
     TopicNotFoundError,
 )
+from pylogtable.format.guard_rules import guard_of
 from pylogtable.format.model import Field
 from pylogtable.kafka.typed.columns_plan import KAFKA_OFFSET, KAFKA_PARTITION, Evolution, is_typed
 from pylogtable.kafka.typed.dead_letters import SCHEMA, dead_letters_of
@@ -46,6 +47,8 @@ WINDOW = 16_384
 
 Int64s = npt.NDArray[np.int64]
 _TAKEN = ["kafka_partition", "kafka_offset", "kafka_timestamp", "key", "value", "headers"]
+#: The log's own columns.
+_LOG = ("partition", "offset", "timestamp")
 _PLACE = pa.schema([SCHEMA.field(KAFKA_PARTITION), SCHEMA.field(KAFKA_OFFSET)])
 
 
@@ -131,7 +134,7 @@ class _Redrive:
             raise InvalidRequestError(
                 f"topic {name!r} has no columns of a typed import, so it has no dead letters"
             )
-        is_copy = is_kafka_copy(self._copy)
+        is_copy = guard_of(self._copy.at().snapshot.info) is not None
         self._target_name = redriven_of(name) if is_copy else name
         self._app_id = f"redrive:{self._letters.topic_id}"
 
@@ -305,11 +308,3 @@ class _Redrive:
         added = [Field(name=name, type=wire) for name, wire in evolution.add.items()]
         info = msgspec.structs.replace(plan.info, fields=(*kept, *added))
         return replace(plan, info=info)
-
-
-_LOG = ("partition", "offset", "timestamp")
-
-
-def is_kafka_copy(topic: Topic) -> bool:
-    """True if only an import may append to the topic."""
-    return any(app_id.startswith("kafka:") for app_id in topic.at().snapshot.txns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from pylogtable import InvalidRequestError, TopicNotFoundError
 from pylogtable.kafka import redrive
-from pylogtable.kafka.typed import redrive as redriving
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import kafka, rows
@@ -93,12 +91,10 @@ def test_value_that_does_not_fit_stays_dead(feed: Feed) -> None:
     assert (0, 3) in still_dead(feed)
 
 
-def test_dead_letters_go_to_the_topic_itself_once_it_is_no_copy(
-    feed: Feed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_letters_go_to_the_topic_itself_once_it_is_no_copy(feed: Feed) -> None:
     feed.imported()
     feed.schema(LATER)
-    monkeypatch.setattr(redriving, "is_kafka_copy", lambda topic: False)
+    feed.copy.promote()
     report = again(feed)
     assert (report.topic, report.redriven, report.dead) == (feed.topic, 2, 1)
     assert rows(feed.copy.read(), "partition", "offset", "id", "later") == [
@@ -144,8 +140,12 @@ def test_topic_without_dead_letters(store: Store) -> None:
 
 
 def test_other_format(feed: Feed) -> None:
-    """Values of another format than the rest, with a schema from a file."""
+    """Values of another format than the rest."""
+    feed.raw(b'{"id": 7, "more": "y"}', 0, b"k")
     feed.imported()
-    assert struct.unpack(">b", b"\x00") == (0,)
+    report = redrive(feed.store, feed.topic, value_format="json")
+    assert report.redriven == 1
+    target = feed.store.topic(report.topic)
+    assert rows(target.read(), "id", "more", "kafka_offset") == [(7, "y", 3)]
     with pytest.raises(InvalidRequestError, match="one of avro"):
         again(feed, value_format="xml")
