@@ -86,7 +86,8 @@ test-kafka: java $(ENGINES)/.installed
 	@$(ENGINES)/bin/python -m tests.kafka.jars $(ENGINES) || echo "so tests that need them are skipped"
 	PYSPARK_PYTHON=$(abspath $(ENGINES)/bin/python) PYSPARK_DRIVER_PYTHON=$(abspath $(ENGINES)/bin/python) \
 	  PYLOGTABLE_KAFKA_JARS=$(abspath $(ENGINES)/kafka-broker) \
-	  PYLOGTABLE_KAFKA_CONNECTOR=$(abspath $(ENGINES)/kafka-connector) $(ENGINES)/bin/python -m pytest tests/kafka
+	  PYLOGTABLE_KAFKA_CONNECTOR=$(abspath $(ENGINES)/kafka-connector) \
+	  PYLOGTABLE_KAFKA_REGISTRY=$(abspath $(ENGINES)/kafka-registry) $(ENGINES)/bin/python -m pytest tests/kafka
 
 # promtool and prometheus are one Debian package. Without them the tests that need them are skipped, with the reason.
 test-metrics: $(VENV)/.installed-dev

@@ -58,6 +58,7 @@ KNOWN_SKIPS = (
     r"no systemd-analyze here",
     r"no podman",
     r"no jars of a Kafka broker",
+    r"no schema registry; `make test-kafka`",
     r"no Prometheus: make test-metrics runs one",
     r"no jars of Spark's Kafka connector",
     r"needs fork",  # Windows

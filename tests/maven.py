@@ -1,4 +1,4 @@
-"""Fetches jars from Maven Central."""
+"""Fetches jars, and what else there is, from Maven Central."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ class MavenUnreachable(Exception):
 
 
 def path_of(coordinate: str) -> str:
-    """Where `group:artifact:version[:classifier]` is in a repository."""
-    group, artifact, version, *classifier = coordinate.split(":")
+    """Where `group:artifact:version[:classifier][@extension]` is in a repository."""
+    names, _, extension = coordinate.partition("@")
+    group, artifact, version, *classifier = names.split(":")
     name = "-".join([artifact, version, *classifier])
-    return f"{group.replace('.', '/')}/{artifact}/{version}/{name}.jar"
+    return f"{group.replace('.', '/')}/{artifact}/{version}/{name}.{extension or 'jar'}"
 
 
 def fetch(coordinates: Iterable[str], folder: Path, repository: str = CENTRAL) -> list[Path]:

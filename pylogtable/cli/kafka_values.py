@@ -1,143 +1,122 @@
-"""Values of Kafka's and kcat's flags as our words. Pure."""
+"""The options of `pylogtable kafka` about values that become columns, and the command `redrive`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-#: What the flag `--property` of Kafka's console consumer may print, in the order of its fields.
-_FIELDS = {
-    "timestamp": "%T",
-    "partition": "Partition:%p",
-    "offset": "Offset:%o",
-    "headers": "%h",
-    "key": "%k",
-    "value": "%s",
-}
-#: Fields that are printed in another way here: Kafka adds the type of a timestamp, and writes
-#: headers with a colon.
-_OTHERWISE = ("timestamp", "headers")
+import click
+
+from pylogtable.cli.command import Command
+from pylogtable.cli.messages import warn
+from pylogtable.cli.options import many, topic_argument
+from pylogtable.cli.output import answer
+from pylogtable.cli.parse import parse_settings
+from pylogtable.cli.session import Session
+from pylogtable.cli.signals import noting_signals
+from pylogtable.presentation import count_text
+
+if TYPE_CHECKING:
+    from pylogtable.kafka import ImportReport
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+#: Reasons that are shown; JSON has all.
+MOST_REASONS = 10
+FORMATS = click.Choice(["avro", "json-schema", "protobuf", "json"])
+
+_SCHEMA_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option("--schema-registry", metavar="URL", help="The registry that has the schemas."),
+    click.option("--value-schema", metavar="FILE", help="The one schema of all values."),
+    click.option("--key-schema", metavar="FILE", help="The one schema of all keys."),
+    many(
+        "--registry-property",
+        "registry_settings",
+        metavar="NAME=VALUE",
+        help="A setting of the registry's client, such as basic.auth.user.info=NAME:PASSWORD.",
+    ),
+]
 
 
-class NoSuchValueError(Exception):
-    """The value has no meaning here. The message says what to do."""
+def _with(options: list[Callable[[Any], Any]]) -> Callable[[Function], Function]:
+    def decorate(command: Function) -> Function:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def offsets(values: Sequence[str]) -> list[str]:
-    """Where to begin, and kcat's time to end at."""
-    return [_bound(value) for value in values]
-
-
-def _bound(value: str) -> str:
-    if value.startswith("e@"):
-        return f"--to={value[1:]}"
-    return f"--from={value.removeprefix('s') if value.startswith('s@') else value}"
-
-
-def printed(properties: Sequence[str]) -> list[str]:
-    """How the console consumer prints a record, with these properties."""
-    given = _by_name(properties)
-    known = [f"print.{field}" for field in _FIELDS]
-    _check_known(given, [*known, "key.separator", "line.separator"],
-                 "use --format or --output json")  # fmt: skip
-    chosen = [
-        field
-        for field in _FIELDS
-        if _is_true(given.get(f"print.{field}"), default=field == "value")
+schema_options = _with(_SCHEMA_OPTIONS)
+#: Options of an import whose values become columns.
+value_options = _with(
+    [
+        click.option(
+            "--value-format", type=FORMATS, help="Decode values: their fields become columns."
+        ),
+        click.option(
+            "--key-format", type=FORMATS, help="Decode keys too: their fields become key columns."
+        ),
+        *_SCHEMA_OPTIONS,
+        click.option("--keep-raw", is_flag=True, help="Also keep Kafka's bytes, in raw_value."),
+        click.option(
+            "--on-error",
+            type=click.Choice(["dead-letter", "fail"]),
+            default="dead-letter",
+            show_default=True,
+            help="What becomes of records that cannot be decoded.",
+        ),
     ]
-    between = _literal(given.get("key.separator", "\t"))
-    end = _literal(given.get("line.separator", "\n"))
-    text = between.join(_FIELDS[field] for field in chosen) + end
-    other = [field for field in chosen if field in _OTHERWISE]
-    if other:
-        raise NoSuchValueError(
-            f"the {' and the '.join(other)} would look different here; if that is fine, use "
-            f"--format '{text}'"
+)
+
+
+def parse_value_options(given: dict[str, Any]) -> None:
+    """Put the settings of the registry into the form that the library takes."""
+    settings = parse_settings(given.pop("registry_settings"), "--registry-property")
+    given["registry_settings"] = settings
+
+
+def warn_of_dead_letters(session: Session, report: ImportReport) -> None:
+    """Tell where the records are that could not be decoded."""
+    if report.dead_letters:
+        count = count_text(report.dead_letters, "record")
+        warn(
+            session,
+            f"{count} could not be decoded: see topic {report.topic}-dead-letters; when the reason "
+            f"is gone: pylogtable kafka redrive {report.topic}",
+            dead_letters=report.dead_letters,
+            topic=report.topic,
         )
-    if chosen == ["key", "value"] and "line.separator" not in given:
-        return [_key_separator(given)]
-    return [] if text == "%s\\n" else [f"--format={text}"]
 
 
-def parsed(properties: Sequence[str]) -> list[str]:
-    """How the console producer parses a line, with these properties."""
-    given = _by_name(properties)
-    _check_known(given, ["parse.key", "key.separator", "null.marker"],
-                 "use --header, or --json with objects")  # fmt: skip
-    words = []
-    has_keys = _is_true(given.get("parse.key"), default=False)
-    if has_keys and "null.marker" in given:
-        raise NoSuchValueError("only values can be null here: use --key-separator and --null-value")
-    if has_keys:
-        words.append(_key_separator(given))
-    if "null.marker" in given:
-        words.append(f"--null-value={given['null.marker']}")
-    return words
+@click.command(
+    "redrive",
+    cls=Command,
+    short_help="Try dead letters of an import again.",
+    examples="""
+        pylogtable kafka redrive orders --schema-registry http://registry:8081 --dry-run
+        pylogtable kafka redrive orders --schema-registry http://registry:8081
+    """,
+)
+@topic_argument
+@click.option("--value-format", type=FORMATS, help="Another format than that of the import.")
+@click.option("--key-format", type=FORMATS, help="Another format than that of the import.")
+@schema_options
+@click.option("--dry-run", is_flag=True, help="Only say how many decode now.")
+def redrive(session: Session, /, topic: str, **given: Any) -> None:
+    """Decode the dead letters of TOPIC again, with the schemas of now.
 
+    What decodes goes to TOPIC-redriven as long as TOPIC is Kafka's copy, and to TOPIC itself after
+    its promotion. The rest stays in TOPIC-dead-letters.
+    """
+    from pylogtable.kafka import redrive as run
 
-def settings(lists: Sequence[str]) -> list[str]:
-    """Settings, as kafka-configs takes them: `a=1,b=[x,y]`."""
-    found = []
-    for text in lists:
-        for pair in re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text):
-            name, equals, value = pair.strip().partition("=")
-            is_list = value.startswith("[") and value.endswith("]")
-            found.append(f"--config={name}{equals}{value[1:-1] if is_list else value}")
-    return found
-
-
-def names(lists: Sequence[str]) -> list[str]:
-    """Names of settings, as kafka-configs takes them: `a,b`."""
-    return [f"--unset={name.strip()}" for text in lists for name in text.split(",")]
-
-
-def entity(types: Sequence[str]) -> list[str]:
-    """Only topics have settings."""
-    for kind in types:
-        if kind not in ("topics", "topic"):
-            raise NoSuchValueError("only topics have settings here")
-    return []
-
-
-def isolation(levels: Sequence[str]) -> list[str]:
-    """Only what is committed is read."""
-    for level in levels:
-        if level != "read_committed":
-            raise NoSuchValueError("nobody sees records here that are not committed; leave it out")
-    return []
-
-
-def _by_name(properties: Sequence[str]) -> Mapping[str, str]:
-    """Properties by name. Several may stand in one value, with commas between them, if all of them
-    are properties."""
-    found = {}
-    for text in properties:
-        for pair in re.split(r",(?=[a-z]+\.[a-z.]+=)", text):
-            name, equals, value = pair.partition("=")
-            if not equals:
-                raise NoSuchValueError("it is not name=value")
-            found[name] = value
-    return found
-
-
-def _check_known(given: Mapping[str, str], known: Sequence[str], way_out: str) -> None:
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise NoSuchValueError(f"there is no {', '.join(unknown)} here; {way_out}")
-
-
-def _is_true(text: str | None, *, default: bool) -> bool:
-    return default if text is None else text.strip().lower() == "true"
-
-
-def _key_separator(given: Mapping[str, str]) -> str:
-    return "--key-separator=" + _escaped(given.get("key.separator", "\t"))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-
-
-def _literal(text: str) -> str:
-    """The text as a part of a format."""
-    return _escaped(text.replace("%", "%%"))
+    parse_value_options(given)
+    with noting_signals() as signals:
+        report = run(session.open_store(), topic, stop=signals.has_come, **given)
+    done = f"{count_text(report.redriven, 'dead letter')} {'decode' if report.dry_run else 'sent'}"
+    lines = [f"{report.topic}: {done}; {report.dead:,} still dead"]
+    lines += [f"{count:,}: {why}" for why, count in list(report.reasons.items())[:MOST_REASONS]]
+    if len(report.reasons) > MOST_REASONS:
+        lines.append(f"and {len(report.reasons) - MOST_REASONS:,} more reasons")
+    answer(session, report, "\n".join(lines))
+    signals.raise_again()

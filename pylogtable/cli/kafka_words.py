@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pylogtable.cli import kafka_values
+from pylogtable.cli import flag_values
 
 #: Makes our words of all values that a flag was given.
 Translation = Callable[[Sequence[str]], list[str]]
@@ -123,8 +123,8 @@ WORDS: tuple[Word, ...] = (
              "name the groups; `pylogtable groups list` shows them"),
     # Where to begin and to end
     _works("Kafka", _READ, "--from-beginning", "--from earliest"),
-    _works("Kafka", _READ, "--offset OFFSET", kafka_values.offsets, "`--from OFFSET`"),
-    _works("kcat", _READ, "-o OFFSET", kafka_values.offsets,
+    _works("Kafka", _READ, "--offset OFFSET", flag_values.offsets, "`--from OFFSET`"),
+    _works("kcat", _READ, "-o OFFSET", flag_values.offsets,
            "`--from OFFSET`; `s@` and `e@` before milliseconds are `--from` and `--to`"),
     _works("Kafka", _READ, "--max-messages N", "--count N"),
     _works("kcat", _READ, "-c N", "--count N"),
@@ -134,7 +134,7 @@ WORDS: tuple[Word, ...] = (
            applies=_is_format),
     _anyway("tail(1)", "tail", "-f --follow -F", "it follows"),
     # How to print
-    _works("Kafka", _READ, "--property --formatter-property NAME=VALUE", kafka_values.printed,
+    _works("Kafka", _READ, "--property --formatter-property NAME=VALUE", flag_values.printed,
            "`print.key`, `key.separator`, `print.value`, `print.partition`, `print.offset` and "
            "`line.separator` print as Kafka does, and a null as nothing; of others the message "
            "says the `--format`"),
@@ -150,13 +150,13 @@ WORDS: tuple[Word, ...] = (
              "records are printed as --format or --output says"),
     _instead("Kafka", _READ, "--key-deserializer --value-deserializer CLASS",
              "bytes are printed as they are; --output json shows those that are no text in base64"),
-    _works("Kafka", _READ, "--isolation-level LEVEL", kafka_values.isolation,
+    _works("Kafka", _READ, "--isolation-level LEVEL", flag_values.isolation,
            "`read_committed`: nobody sees what is not committed"),
     _instead("Kafka", _READ, "--include --whitelist PATTERN",
              "give one topic; run it once for each"),
     _leave_out("Kafka", _READ, "--skip-message-on-error", "it has no meaning here; leave it out"),
     # What to append
-    _works("Kafka", "produce", "--property --reader-property NAME=VALUE", kafka_values.parsed,
+    _works("Kafka", "produce", "--property --reader-property NAME=VALUE", flag_values.parsed,
            "`parse.key` and `key.separator`, or `null.marker`; of others the message says what to "
            "do"),
     _works("kcat", "produce", "-Z", "--null-value ''",
@@ -178,11 +178,11 @@ WORDS: tuple[Word, ...] = (
     _instead("Kafka", "produce", "--timeout MS", "use --linger, in seconds"),
     _instead("Kafka", "produce", "--line-reader CLASS", "lines are text, or objects with --json"),
     # Topics and their settings
-    _works("Kafka", "topics alter", "--add-config LIST", kafka_values.settings,
+    _works("Kafka", "topics alter", "--add-config LIST", flag_values.settings,
            "`--config NAME=VALUE` for each"),
-    _works("Kafka", "topics alter", "--delete-config LIST", kafka_values.names,
+    _works("Kafka", "topics alter", "--delete-config LIST", flag_values.names,
            "`--unset NAME` for each"),
-    _works("Kafka", "topics alter, topics describe", "--entity-type TYPE", kafka_values.entity,
+    _works("Kafka", "topics alter, topics describe", "--entity-type TYPE", flag_values.entity,
            "`topics`: nothing else has settings here"),
     _works("Kafka", "topics alter, topics describe", "--entity-name TOPIC", "TOPIC"),
     _leave_out("Kafka", "topics create, topics alter", "--replication-factor N", _COPIES),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from pylogtable.cli.kafka_values import NoSuchValueError
+from pylogtable.cli.flag_values import NoSuchValueError
 from pylogtable.cli.kafka_words import ARGUMENTS, EVERY, MODES, TOOLS, WORDS, Mode, Word
 
 #: Options of which no value is shown.

@@ -8,7 +8,22 @@
 from __future__ import annotations
 
 from pylogtable.kafka.export import ExportReport, export_topic
-from pylogtable.kafka.import_run import ImportProgress, ImportReport
+from pylogtable.kafka.import_report import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
+from pylogtable.kafka.typed.redrive import RedriveReport, redrive
+from pylogtable.kafka.values.decoder import Decoded, DecodedGroup, Decoder, Failure, decoder
 
-__all__ = ["ExportReport", "ImportProgress", "ImportReport", "export_topic", "import_topic"]
+__all__ = [
+    "Decoded",
+    "DecodedGroup",
+    "Decoder",
+    "ExportReport",
+    "Failure",
+    "ImportProgress",
+    "ImportReport",
+    "RedriveReport",
+    "decoder",
+    "export_topic",
+    "import_topic",
+    "redrive",
+]

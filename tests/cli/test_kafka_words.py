@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pylogtable
-from pylogtable.cli import kafka_values
+from pylogtable.cli import flag_values
 from pylogtable.cli.app import PROGRAM, app
 from pylogtable.cli.consume import _follow, _Printer
 from pylogtable.cli.following import Silence
@@ -39,7 +39,7 @@ EXAMPLES = {
 
 #: What is translated by a function: values, and our words.
 TRANSLATED: dict[Any, list[tuple[list[str], list[str]]]] = {
-    kafka_values.offsets: [
+    flag_values.offsets: [
         (["beginning"], ["--from", "beginning"]),
         (["end"], ["--from", "end"]),
         (["earliest"], ["--from", "earliest"]),
@@ -49,7 +49,7 @@ TRANSLATED: dict[Any, list[tuple[list[str], list[str]]]] = {
         (["s@1714564800000", "e@1714564900000"],
          ["--from", "@1714564800000", "--to", "@1714564900000"]),
     ],
-    kafka_values.printed: [
+    flag_values.printed: [
         (["print.key=true"], ["--key-separator", "\\t"]),
         (["print.key=true", "key.separator=:"], ["--key-separator", ":"]),
         (["print.key=true,key.separator=|"], ["--key-separator", "|"]),
@@ -60,21 +60,21 @@ TRANSLATED: dict[Any, list[tuple[list[str], list[str]]]] = {
         (["print.key=true", "print.value=false"], ["--format", "%k\\n"]),
         (["print.key=true", "key.separator=%", "line.separator=;"], ["--format", "%k%%%s;"]),
     ],
-    kafka_values.parsed: [
+    flag_values.parsed: [
         (["parse.key=true"], ["--key-separator", "\\t"]),
         (["parse.key=true", "key.separator=:"], ["--key-separator", ":"]),
         (["parse.key=false", "key.separator=:"], []),
         (["null.marker=NULL"], ["--null-value", "NULL"]),
     ],
-    kafka_values.settings: [
+    flag_values.settings: [
         (["retention.ms=-1"], ["--config", "retention.ms=-1"]),
         (["retention.ms=-1,cleanup.policy=[compact,delete],segment.bytes=1"],
          ["--config", "retention.ms=-1", "--config", "cleanup.policy=compact,delete",
           "--config", "segment.bytes=1"]),
     ],
-    kafka_values.names: [(["a,b", "c"], ["--unset", "a", "--unset", "b", "--unset", "c"])],
-    kafka_values.entity: [(["topics"], [])],
-    kafka_values.isolation: [(["read_committed"], [])],
+    flag_values.names: [(["a,b", "c"], ["--unset", "a", "--unset", "b", "--unset", "c"])],
+    flag_values.entity: [(["topics"], [])],
+    flag_values.isolation: [(["read_committed"], [])],
 }  # fmt: skip
 
 #: Values that have no meaning here, and a part of the message.

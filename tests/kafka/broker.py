@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -22,8 +22,8 @@ READY_SECONDS = 120.0
 READY = "Kafka Server started"
 
 
-class BrokerFailed(Exception):
-    """The broker did not start. The text has the end of its log."""
+class ServerFailed(Exception):
+    """A server did not start. The text has the end of its log."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -73,23 +73,32 @@ def running(jars: Path, home: Path, more: Mapping[str, object] | None = None) ->
     with log.open("w") as out:
         _java(jars, "kafka.tools.StorageTool", "format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg",
               "--config", str(properties), out=out).wait()  # fmt: skip
-        process = _java(jars, "kafka.Kafka", str(properties), out=out)
-        try:
-            _wait_until_ready(process, log)
+        with stopped(_java(jars, "kafka.Kafka", str(properties), out=out)) as process:
+            wait_until_ready(process, log, lambda: READY in log.read_text(errors="replace"))
             yield f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Stop it in the end."""
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _java(jars: Path, main: str, *arguments: str, out: IO[str]) -> subprocess.Popen[bytes]:
+    return start_java("-Xmx1g", "-cp", f"{jars}/*", main, *arguments, out=out)
+
+
+def start_java(*arguments: str, out: IO[str]) -> subprocess.Popen[bytes]:
     home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else "java"
-    command = [java, "-Xmx1g", "-cp", f"{jars}/*", main, *arguments]
+    command = [f"{home}/bin/java" if home else "java", *arguments]
     ends = _end_with_parent if sys.platform == "linux" else None
     return subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=ends)
 
@@ -100,12 +109,14 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until_ready(
+    process: subprocess.Popen[bytes], log: Path, is_ready: Callable[[], bool]
+) -> None:
     deadline = time.monotonic() + READY_SECONDS
-    while READY not in (text := log.read_text(errors="replace")):
+    while not is_ready():
         ended = process.poll()
         if ended is not None or time.monotonic() > deadline:
             how = f"ended with status {ended}" if ended is not None else "did not get ready"
-            last = "\n".join(text.splitlines()[-20:])
-            raise BrokerFailed(f"the Kafka broker {how}; its log {log} ends with\n{last}")
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+            raise ServerFailed(f"the server {how}; its log {log} ends with\n{last}")
         time.sleep(0.1)

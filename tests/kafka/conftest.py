@@ -1,4 +1,4 @@
-"""One broker for all of these tests."""
+"""One broker and one schema registry for all of these tests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kafka.broker import running
-from tests.kafka.jars import BROKER
+from tests.kafka.jars import BROKER, REGISTRY
+from tests.kafka.registry import running_registry
 from tests.maven import missing
 
 JARS = "PYLOGTABLE_KAFKA_JARS"
+REGISTRY_FOLDER = "PYLOGTABLE_KAFKA_REGISTRY"
 _numbers = itertools.count()
 
 NewKafkaTopic = Callable[..., str]
@@ -35,6 +37,16 @@ def servers(jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     """The address of a broker that is started for these tests."""
     with running(jars, tmp_path_factory.mktemp("broker")) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a schema registry that is started for these tests."""
+    folder = Path(os.environ.get(REGISTRY_FOLDER, "no-registry"))
+    if missing(REGISTRY, folder):
+        pytest.skip("no schema registry; `make test-kafka` fetches it from Maven Central")
+    with running_registry(folder, tmp_path_factory.mktemp("registry")) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,9 @@
-"""The jars of a Kafka broker, and those of Spark's Kafka connector.
+"""The jars of a Kafka broker, those of Spark's Kafka connector, and a schema registry.
 
 `BROKER` is what Maven resolves for `org.apache.kafka:kafka_2.13:4.1.0` at run time, and a logger.
 The list is fixed, so that nobody needs Maven, and a run tomorrow has the same broker.
 
-python -m tests.kafka.jars FOLDER fetches both into folders below it.
+python -m tests.kafka.jars FOLDER fetches them into folders below it.
 """
 
 from __future__ import annotations
@@ -70,11 +70,15 @@ CONNECTOR = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
 )
 
+#: Apicurio's, which has the API of Confluent's. The last one that runs on Java 17.
+REGISTRY = ("io.apicurio:apicurio-registry-app:3.0.9:all@tar.gz",)
+
 
 def main(folder: Path) -> None:
     try:
         fetch(BROKER, folder / "kafka-broker")
         fetch(CONNECTOR, folder / "kafka-connector")
+        fetch(REGISTRY, folder / "kafka-registry")
     except MavenUnreachable as error:
         sys.exit(str(error))
 

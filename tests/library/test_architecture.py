@@ -104,6 +104,8 @@ ONLY_IN = {
     "pyroaring": {"publish"},
     "pyspark": set(),
     "confluent_kafka": {"kafka"},
+    "fastavro": {"kafka"},
+    "google.protobuf": {"kafka"},
     "opentelemetry": set(),
     "prometheus_client": {"metrics"},
 }
