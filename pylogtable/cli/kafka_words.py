@@ -98,7 +98,7 @@ _OF_ONE = "topics create, topics alter, consume, tail, produce"
 _OF_MANY = "topics describe, topics delete, offsets"
 _OF_OTHERS = (
     "delete-records, segments, history, verify, merge, compact, retain, vacuum, erase, publish, "
-    "unpublish, kafka export"
+    "unpublish, kafka export, kafka redrive"
 )
 _GROUP = "groups describe, groups delete, groups reset"
 _FOLLOWING = frozenset({"--follow", "-f"})

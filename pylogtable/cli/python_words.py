@@ -13,8 +13,9 @@ import re
 _PHRASES = (
     # Both are named: only ours is needed.
     (r"allow gaps \(allow_gaps=True, --allow-gaps\)", "give --allow-gaps"),
+    (r"import with --guard \(guard=True\)", "import with --guard"),
     (r"call topic\.alter\([^)]*\), or run (pylogtable [^;]*)", r"run \1"),
-    (r"call promote\((?:force=True)?\) (first )?\((pylogtable [^)]*)\)", r"run \2 \1"),
+    (r"call (?:topic\.)?promote\((?:force=True)?\) (first )?\((pylogtable [^)]*)\)", r"run \2 \1"),
     (r"promote with force=True \(--force\)", "promote with --force"),
     (r"retention='own' \((--retention own)\)", r"\1"),
     (r"use (--[a-z-]+) \(\w+=\w+\)", r"use \1"),

@@ -338,7 +338,7 @@ SHARED = ("--store", "--storage-options", "--output", "--log-level", "--log-form
 
 
 def test_help_of_every_command_has_examples_and_the_shared_options(run: Run) -> None:
-    assert len(commands(app)) == 41
+    assert len(commands(app)) == 42
     for path in commands(app):
         shown = run(*path, "--help")
         assert (shown.status, shown.err) == (0, ""), path
