@@ -11,16 +11,19 @@ from pylogtable.kafka.export import ExportReport, export_topic
 from pylogtable.kafka.import_run import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
 from pylogtable.kafka.values.decoder import Decoded, DecodedGroup, Decoder, Failure, decoder
+from pylogtable.kafka.values.encoder import Encoder, encoder
 
 __all__ = [
     "Decoded",
     "DecodedGroup",
     "Decoder",
+    "Encoder",
     "ExportReport",
     "Failure",
     "ImportProgress",
     "ImportReport",
     "decoder",
+    "encoder",
     "export_topic",
     "import_topic",
 ]
