@@ -29,8 +29,8 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 @dataclass(frozen=True)
 class Shape:
     """`raw` is the type that `pa.array` gives the objects. `finish` makes `final` of that, and
-    `start` is the way back; None: it is that already. All fields, elements and values of maps may be
-    null: a later schema may allow it, and the column should stay what it is."""
+    `start` is the way back; None: it is that already. All fields, elements and values of maps may
+    be null: a later schema may allow it, and the column should stay what it is."""
 
     raw: pa.DataType
     final: pa.DataType
