@@ -132,15 +132,22 @@ Report = TypeVar("Report")
 
 
 @operation
-def plan_append(topic: Topic, *, keep_offsets: bool = False, refresh: bool = True) -> AppendPlan:
+def plan_append(
+    topic: Topic,
+    *,
+    keep_offsets: bool = False,
+    refresh: bool = True,
+    app_id: str | None = None,
+) -> AppendPlan:
     """Plan an append to the newest version of the topic. With `refresh=False` it is the version
     that was seen last, and nothing is asked: give it if the topic was opened just now.
 
-    With `keep_offsets`, rows bring their partition and their offset, as in `Topic.append`.
+    With `keep_offsets`, rows bring their partition and their offset, as in `Topic.append`. A copy
+    of Kafka's topic takes the appends of its import only, whose txns have the `app_id`.
     """
     log = topic._log
     snapshot = log.latest() if refresh else log.known
-    return topic._appender.plan(snapshot, keep_offsets=keep_offsets)
+    return topic._appender.plan(snapshot, keep_offsets=keep_offsets, app_id=app_id)
 
 
 @operation

@@ -22,7 +22,7 @@ from pylogtable.errors import (
     UnsupportedFormatError,
 )
 from pylogtable.format.json_codec import encode
-from pylogtable.format.model import Change, Commit, Field
+from pylogtable.format.model import Change, Commit, CopyOf, Field
 from pylogtable.format.paths import (
     HINT_PATH,
     MANIFEST_DIR,
@@ -123,6 +123,20 @@ class Store:
         ...     config={"cleanup.policy": "compact"},
         ... )
         """
+        return self._create_copy(None, name, partitions, schema, key, config, start_offsets)
+
+    def _create_copy(
+        self,
+        source: CopyOf | None,
+        name: str,
+        partitions: int,
+        schema: pa.Schema | Mapping[str, GivenType] | None = None,
+        key: str | Sequence[str] | None = None,
+        config: Mapping[str, object] | None = None,
+        start_offsets: Mapping[int, int] | None = None,
+    ) -> Topic:
+        """`create_topic`, for a guarded copy of another system's log if a source is given
+        [GUARD-1]."""
         check_topic_name(name)
         if schema is None:
             fields: tuple[Field, ...] = KAFKA_FIELDS
@@ -131,7 +145,7 @@ class Store:
             fields = make_fields(schema)
         keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
         settings = {} if config is None else config
-        info = new_topic_info(fields, keys, partitions, settings, self._runtime.clock())
+        info = new_topic_info(fields, keys, partitions, settings, self._runtime.clock(), source)
         starts = {} if start_offsets is None else start_offsets
         check_start_offsets(starts, partitions)
         return self._create(name, lambda snapshot, url: plan_create(snapshot, info, url, starts))

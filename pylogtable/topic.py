@@ -19,7 +19,7 @@ from pylogtable.check.verify import verify
 from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundError
 from pylogtable.format.config import compacts, known_formats
 from pylogtable.format.log_state import LogState
-from pylogtable.format.model import Change
+from pylogtable.format.model import Change, CopyOf
 from pylogtable.format.paths import seen_in
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -45,7 +45,7 @@ from pylogtable.topic_jobs import TopicJobs
 from pylogtable.topic_writes import TopicWrites
 from pylogtable.topics.column_types import GivenType, column_types, make_fields
 from pylogtable.topics.columns_plan import ColumnChanges
-from pylogtable.topics.plan import plan_alter
+from pylogtable.topics.plan import plan_alter, plan_guard
 
 
 @operations
@@ -274,6 +274,29 @@ class Topic(TopicWrites, TopicJobs):
         Records stay in their partitions when partitions are added, so newer records of a key may go
         to another partition than its older ones.
         """
+        return self._alter_as(
+            None,
+            partitions=partitions,
+            config=config,
+            add_columns=add_columns,
+            widen_columns=widen_columns,
+            rename_columns=rename_columns,
+            drop_columns=drop_columns,
+        )
+
+    def _alter_as(
+        self,
+        app_id: str | None,
+        *,
+        partitions: int | None = None,
+        config: Mapping[str, object | None] | None = None,
+        add_columns: pa.Schema | Mapping[str, GivenType] | None = None,
+        widen_columns: Mapping[str, GivenType] | None = None,
+        rename_columns: Mapping[str, str] | None = None,
+        drop_columns: Sequence[str] | None = None,
+    ) -> TopicDescription:
+        """`alter`, also as the import with this app id, which brings partitions and columns of the
+        source of a guarded copy [GUARD-2]."""
         given = column_types("widen_columns", {} if widen_columns is None else widen_columns)
         columns = ColumnChanges(
             drop=() if drop_columns is None else names_in("drop_columns", drop_columns),
@@ -284,13 +307,21 @@ class Topic(TopicWrites, TopicJobs):
 
         def plan(snapshot: Snapshot) -> Change:
             settings = {} if config is None else config
-            return plan_alter(snapshot, partitions=partitions, config=settings, columns=columns)
+            return plan_alter(
+                snapshot, partitions=partitions, config=settings, columns=columns, app_id=app_id
+            )
 
         before = self._log.latest()
         self._warn_of_null_keys(before, plan(before))
         self._warn_of_type_widening(before, columns.widen)
         altered, _ = self._log.change(lambda state: plan(state.snapshot), refresh=False)
         return describe(self.name, self.url, altered)
+
+    def _guard(self, source: CopyOf, *, partitions: int | None = None) -> None:
+        """Make the topic a guarded copy of this source, as `source.app_id`, and add partitions."""
+        self._log.change(
+            lambda state: plan_guard(state.snapshot, source, partitions=partitions), refresh=False
+        )
 
     def _warn_of_null_keys(self, snapshot: Snapshot, change: Change) -> None:
         """Warn if the topic becomes compacted and has records that a compaction removes for that
@@ -306,7 +337,7 @@ class Topic(TopicWrites, TopicJobs):
                 f"topic {self.name!r} has {many} record(s) without a key. It becomes compacted, "
                 "and the next compaction removes them. To keep them, set cleanup.policy back to "
                 "'delete', and copy them to another topic first",
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _warn_of_type_widening(self, snapshot: Snapshot, widened: Collection[str]) -> None:
@@ -321,7 +352,7 @@ class Topic(TopicWrites, TopicJobs):
                 "becomes wider. From the next publication on, the table needs Delta's type "
                 "widening: Spark with Delta 4 reads it, but delta-rs 1.6 and Polars 2.1 refuse it. "
                 "If such engines read it, add a column of the wider type instead",
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def delete_records(self, offsets: Mapping[int, int | None]) -> dict[int, int]:

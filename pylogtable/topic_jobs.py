@@ -18,7 +18,7 @@ from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.log.topic_log import TopicLog
 from pylogtable.maintain import MaintainReport, maintain
 from pylogtable.mirror.options import MirrorOptions
-from pylogtable.mirror.plan import plan_promotion
+from pylogtable.mirror.plan import is_mirrored, plan_promotion
 from pylogtable.mirror.report import MirrorProgress, MirrorReport
 from pylogtable.mirror.start import MirrorTarget, mirror
 from pylogtable.operation import operations
@@ -183,14 +183,27 @@ class TopicJobs:
         return mirror(self, to_store, options)
 
     def promote(self, *, force: bool = False) -> None:
-        """End the mirroring of a copy: it becomes a topic like any other, with its own retention,
-        and can no longer be brought up to date. Call it after a failover. The first append that
-        does not come from the mirror does the same. A repeat does nothing.
+        """End what makes a topic a copy: it becomes one like any other, for good. A repeat does
+        nothing.
+
+        - A copy that `mirror` keeps gets its own retention, and can no longer be brought up to
+          date. Call it after a failover. The first append that does not come from the mirror does
+          the same.
+        - A copy of Kafka's topic takes appends, and no further import. Call it at the cut-over,
+          after the last import.
+
+        The mirror of a copy of Kafka's topic is both. The first call ends the mirroring, and an
+        import may then go on with it. The second one ends the rest.
 
         A copy in the middle of a mirror that takes several commits is refused without `force`: it
         has records without their txns, which a writer that repeats an append would append twice."""
         check_flags(force=force)
-        self._log.change(lambda state: plan_promotion(state.snapshot, force=force))
+        # What this call ends is decided once: of two calls at a time, none does both.
+        ends_mirror = is_mirrored(self._log.latest())
+        self._log.change(
+            lambda state: plan_promotion(state.snapshot, ends_mirror=ends_mirror, force=force),
+            refresh=False,
+        )
 
     def maintain(
         self,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
 from golden_place import T0_US, EarlierStore, Place, at, kafka, neutral, placed, record
 
+from pylogtable.format.model import CopyOf
 from pylogtable.storage.memory import MemoryStore
 
 
@@ -86,4 +90,69 @@ def noted(place: Place) -> None:
     )
 
 
-COPIED_TOPICS = (mirrored, noted)
+SOURCE = CopyOf(
+    kind="kafka",
+    name="orders",
+    cluster="MkU3OEVBNTcwNTJENDM2Qg",
+    address="broker:9092",
+    app_id="kafka:MkU3OEVBNTcwNTJENDM2Qg/orders",
+)
+FIRST = [record(n, b"k%d" % n, b"v%d" % n) for n in range(3)]
+#: Transactions of Kafka have left holes.
+OFFSETS = [5, 7, 8]
+
+
+def guarded(place: Place) -> None:
+    rows = _imported(place)
+    place.open().alter(config={"retention.ms": 1000})  # version 2
+    place.expect(
+        versions={
+            "0": at({0: 5, 1: 0}, {0: 5, 1: 0}, []),
+            "2": at({0: 5, 1: 0}, {0: 9, 1: 0}, rows),
+        },
+        latest=[neutral(row) for row in rows],
+        txns={SOURCE.app_id: {"version": 9, "commit": 1, "note": None}},
+    )
+    place.case(
+        "A copy of a topic of Kafka, which takes appends of its import only: it can be read, and "
+        "refuses the append of anybody else",
+        ["GUARD-1", "GUARD-2", "LOG-11", "META-9"],
+        when="append",
+        error={"class": "InvalidRequestError"},
+    )
+
+
+def promoted(place: Place) -> None:
+    rows = _imported(place)
+    place.open().promote()  # version 2
+    place.tick()
+    own = [record(20, b"new", b"after the cut-over")]
+    place.open().append(kafka(own, partition=0))  # version 3
+    after = [*rows, *placed(0, 9, own)]
+    place.expect(
+        versions={
+            "2": at({0: 5, 1: 0}, {0: 9, 1: 0}, rows),
+            "3": at({0: 5, 1: 0}, {0: 10, 1: 0}, after),
+        },
+        latest=[neutral(row) for row in after],
+    )
+    place.case(
+        "A copy of a topic of Kafka that was promoted, and has a record of its own since",
+        ["GUARD-1", "GUARD-3", "LOG-11", "META-9"],
+    )
+
+
+def _imported(place: Place) -> list[dict[str, Any]]:
+    """A guarded copy, with an append of its import in version 1."""
+    topic = place.store._create_copy(SOURCE, "topic", 2, start_offsets={0: 5})
+    place.tick()
+    data = kafka(FIRST, partition=0).append_column("offset", pa.array(OFFSETS, pa.int64()))
+    topic.append(data, keep_offsets=True, txn=(SOURCE.app_id, 9))
+    place.tick()
+    return [
+        {"partition": 0, "offset": offset, **row}
+        for offset, row in zip(OFFSETS, FIRST, strict=True)
+    ]
+
+
+COPIED_TOPICS = (mirrored, noted, guarded, promoted)

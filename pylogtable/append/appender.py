@@ -43,7 +43,9 @@ class Appender:
         self.log = log
         self.committer = Committer(log)
 
-    def plan(self, snapshot: Snapshot, *, keep_offsets: bool = False) -> AppendPlan:
+    def plan(
+        self, snapshot: Snapshot, *, keep_offsets: bool = False, app_id: str | None = None
+    ) -> AppendPlan:
         """The plan of an append to this version of the topic."""
         return AppendPlan(
             name=self.name,
@@ -51,6 +53,7 @@ class Appender:
             runtime=self.log.runtime,
             **Target.fields_of(snapshot),
             keep_offsets=keep_offsets,
+            app_id=app_id,
             opened=self.committer,
         )
 
@@ -69,7 +72,8 @@ class Appender:
             first = self.committer.find(terms)
             if first is not None:
                 return first
-            staged = replace(plan, keep_offsets=keep_offsets).stage(data)
+            app_id = None if terms.txn is None else terms.txn.app_id
+            staged = replace(plan, keep_offsets=keep_offsets, app_id=app_id).stage(data)
             return self.committer.commit(staged, replace(terms, check=check))
 
         return self.repeated_if_altered(attempt, can_repeat=can_be_read_twice(data))

@@ -17,6 +17,7 @@ from pylogtable.append.plan import ExpectedLast, find_txn, following, plan_appen
 from pylogtable.arguments import NOT_GIVEN
 from pylogtable.errors import CommitConflictError, CorruptTopicError, LogTableError
 from pylogtable.format.config import STALE_AFTER_MS
+from pylogtable.format.guard_rules import guard_of
 from pylogtable.format.inline import from_text, to_text
 from pylogtable.format.inline_parts import Part, check_parts, repacked, unpack_parts
 from pylogtable.format.json_codec import decode_commit, encode
@@ -100,11 +101,13 @@ def append_in(offer: Offer, snapshot: Snapshot) -> OneAppend:
 
 def may_be_taken(snapshot: Snapshot, append: OneAppend, now_ms: int) -> bool:
     """True if a commit on this state may take along the append of an offer: it has not landed and
-    is not void [OFFER-3], its txn is new [OFFER-5], and its data is not too old [COMMIT-8]."""
+    is not void [OFFER-3], its txn is new [OFFER-5], its data is not too old [COMMIT-8], and the
+    topic is no guarded copy."""
     assert append.offer is not None
     is_open = fate_of(append.offer, snapshot.version, snapshot.recent_commits) is Fate.OPEN
     is_young = now_ms - append.staged_at_ms <= STALE_AFTER_MS
-    return is_open and is_young and is_new(snapshot, append)
+    is_guarded = guard_of(snapshot.info) is not None  # [GUARD-2]
+    return is_open and is_young and not is_guarded and is_new(snapshot, append)
 
 
 def is_new(snapshot: Snapshot, append: OneAppend) -> bool:

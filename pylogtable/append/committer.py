@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from pylogtable.append.combine_plan import OneAppend
 from pylogtable.append.combiner import Combiner, Landed, landed_in
@@ -71,6 +73,7 @@ class Terms:
     check: CheckState
     began: float
     alone: bool = False
+    summary: Mapping[str, int] = field(default_factory=dict)
 
 
 class Committer:
@@ -127,16 +130,18 @@ class Committer:
         note: Any,
         keep_files: bool,
         alone: bool,
+        summary: Mapping[str, int],
     ) -> AppendResult:
         """Commit what other processes may have staged. With `keep_files`, only files that are
         written here for their rows are removed if that fails. With `alone`, no other writer may
-        commit them."""
+        commit them, and the commit has the `summary`."""
         parts = _checked_staged(staged)
         given = [file for part in parts for file in part.files]
         unused = [] if keep_files else list(given)
         topic = place_of(self.store.url)["topic"]
         with span("append", topic=topic, does="send") as describe, self._discarding(unused):
             terms = self.terms(txn, origin, expected_last, check, note, alone=alone)
+            terms = replace(terms, summary=summary)
             whole = self.gathered(parts)
             paths = {file.path for file in given}
             unused += [file for file in whole.files if file.path not in paths]
@@ -282,9 +287,12 @@ class Committer:
             # A repeat is recognised first, whatever has happened to the topic since [TXN-3].
             if find_txn(state.snapshot, terms.txn, terms.expected_last) is None:
                 terms.check(state.snapshot)
-            return plan_append(
+            planned = plan_append(
                 state.snapshot, staged.files, terms.txn, staged.rows, terms.expected_last
             )
+            if isinstance(planned, Repeated) or not terms.summary:
+                return planned
+            return msgspec.structs.replace(planned, summary=dict(terms.summary))
 
         return plan
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import compress
 
 import numpy as np
@@ -17,6 +18,7 @@ from pylogtable.append.records import separate_bad
 from pylogtable.append.shaping import RowShaper, check_values
 from pylogtable.append.txn import parse_txn
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.guard_rules import check_app_may_append
 from pylogtable.format.model import Txn
 from pylogtable.format.schema import TIMESTAMP
 
@@ -40,7 +42,9 @@ class Delivery:
         self._appender = appender
         self._log = log = appender.log
         self._app_id = app_id
-        mark = None if app_id is None else log.latest().txns.get(app_id)
+        newest = log.latest()
+        check_app_may_append(newest.info, app_id)
+        mark = None if app_id is None else newest.txns.get(app_id)
         self._last = None if mark is None else mark.txn_version
 
     @property
@@ -86,7 +90,7 @@ class Delivery:
         errors: dict[int, Exception],
     ) -> Delivered:
         times: list[pa.Array | int] = []
-        with plan.begin() as stager:
+        with replace(plan, app_id=self._app_id).begin() as stager:
             stager.remember_partitions()
             for sent, start, end in items:
                 for rows in sent.to_arrow(start, end):

@@ -21,6 +21,7 @@ from pylogtable.append.shaping import RowShaper
 from pylogtable.append.stager import Staged, Stager, Target
 from pylogtable.arguments import NOT_GIVEN
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.guard_rules import check_app_may_append
 from pylogtable.format.model import StagedSegment
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
@@ -38,9 +39,11 @@ class AppendPlan(Target):
     >>> plan.commit(all_staged)                         # in the driver
 
     It can be pickled. All rows are shaped by the version of the topic that it was planned on. A
-    process that commits opens the topic, unless it has planned the append.
+    process that commits opens the topic, unless it has planned the append. A guarded copy is
+    refused before anything is staged, unless `app_id` is that of its import [GUARD-2].
     """
 
+    app_id: str | None = None
     opened: Committer | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, object]:
@@ -61,6 +64,7 @@ class AppendPlan(Target):
         """Raise `SchemaMismatchError` if rows with these columns cannot be appended. Call it
         before any task starts."""
         _check_schema(schema)
+        check_app_may_append(self.info, self.app_id)
         RowShaper(self.info, 0, 0, keep_offsets=self.keep_offsets).check_columns(schema)
 
     def merge_columns(self, schema: pa.Schema) -> AppendPlan:
@@ -69,9 +73,10 @@ class AppendPlan(Target):
         nothing, if such rows could not be appended even then. Returns the plan for the topic after
         that."""
         _check_schema(schema)
+        check_app_may_append(self.info, self.app_id)
         after, _ = self._committer.log.change(
             lambda state: plan_missing_columns(
-                state.snapshot, schema, keep_offsets=self.keep_offsets
+                state.snapshot, schema, keep_offsets=self.keep_offsets, app_id=self.app_id
             )
         )
         return replace(self, **Target.fields_of(after))
@@ -80,6 +85,7 @@ class AppendPlan(Target):
         """Like `stage`, for rows that arrive batch by batch: a context manager with `add` and
         `finish`. A task that stages for several topics passes the same `encoders` (a thread pool)
         to each, since every pool holds memory."""
+        check_app_may_append(self.info, self.app_id)
         return Stager(self, task, encoders)
 
     def stage(self, data: Any, task: int | None = None, *, temporary: bool = False) -> Staged:
@@ -91,6 +97,7 @@ class AppendPlan(Target):
         `plan_joins` makes them ready for the commit. If rows bring their offsets, these rise inside
         each partition in each task, and no two tasks have offsets of a partition that overlap.
         """
+        check_app_may_append(self.info, self.app_id)
         with Stager(self, task, temporary=temporary) as stager:
             for batch in batches_of(data):
                 stager.add(batch)
@@ -135,6 +142,7 @@ class AppendPlan(Target):
         expected_ends: Mapping[int, int] | None = None,
         note: Any = None,
         keep_files: bool = False,
+        summary: Mapping[str, int] | None = None,
     ) -> AppendResult:
         """Make staged files visible in one commit, in the order given.
 
@@ -155,7 +163,8 @@ class AppendPlan(Target):
         `note` is a JSON value that is kept with the txn, as in `Topic.append`.
 
         `expected_ends` are the end offsets of all partitions, as a writer that is the only one
-        knows them. If another one has appended, the commit raises `CommitConflictError`.
+        knows them. If another one has appended, the commit raises `CommitConflictError`. With
+        them, `summary` may have numbers that `Topic.history` shows with the commit.
         """
 
         def check(snapshot: Snapshot) -> None:
@@ -172,6 +181,7 @@ class AppendPlan(Target):
             note=note,
             keep_files=keep_files,
             alone=expected_ends is not None,
+            summary=summary or {},
         )
 
     def discard(self, staged: Iterable[Staged]) -> None:

@@ -14,10 +14,15 @@ from pylogtable.topics.plan import plan_alter
 
 
 def plan_missing_columns(
-    snapshot: Snapshot, given: pa.Schema, *, keep_offsets: bool = False
+    snapshot: Snapshot,
+    given: pa.Schema,
+    *,
+    keep_offsets: bool = False,
+    app_id: str | None = None,
 ) -> Change | None:
     """Add the columns of these rows that the topic does not have, as nullable columns [META-4].
-    None if it has all of them. Raises if the rows could not be appended even then."""
+    None if it has all of them. Raises if the rows could not be appended even then. `app_id` is that
+    of the import which alters its copy [GUARD-2]."""
     names = {*(field.name for field in snapshot.info.fields), PARTITION, TIMESTAMP, OFFSET}
     known = pa.schema([column for column in given if column.name in names])
     new = [column.with_nullable(True) for column in given if column.name not in names]
@@ -26,4 +31,4 @@ def plan_missing_columns(
     if not new:
         return None
     changes = ColumnChanges(add=make_fields(pa.schema(new)))
-    return plan_alter(snapshot, partitions=None, config={}, columns=changes)
+    return plan_alter(snapshot, partitions=None, config={}, columns=changes, app_id=app_id)

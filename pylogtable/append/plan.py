@@ -10,6 +10,7 @@ import msgspec
 from pylogtable.append.explicit_offsets import check_not_below_end
 from pylogtable.arguments import NOT_GIVEN, NotGiven
 from pylogtable.errors import CommitConflictError, InvalidRequestError, SchemaMismatchError
+from pylogtable.format.guard_rules import check_app_may_append
 from pylogtable.format.inline import to_text
 from pylogtable.format.mirror_rules import check_may_append
 from pylogtable.format.model import (
@@ -106,6 +107,7 @@ def plan_append(
     if repeated is not None:
         return repeated
     check_may_append(snapshot.mirror)
+    check_app_may_append(snapshot.info, None if txn is None else txn.app_id)  # [GUARD-2]
     paths = [file.path for file in staged if not file.is_inline]
     if len(set(paths)) != len(paths):
         raise InvalidRequestError("the same staged file is given twice; give each file once")

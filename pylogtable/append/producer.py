@@ -80,7 +80,7 @@ class Producer(Closing):
         self._linger = linger_ms / 1000
         self._batch_bytes = batch_bytes
         self._delivery = Delivery(appender, app_id)
-        self._shape = RecordShape(log.latest().info)
+        self._shape = RecordShape(log.known.info)
         self._lock = Lock()
         self._work = Condition(self._lock)
         self._progress = Condition(self._lock)

@@ -10,6 +10,7 @@ The group of the input is committed after that, so that its lag can be seen. Not
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pylogtable.append.appender import Appender
@@ -20,6 +21,7 @@ from pylogtable.append.given_rows import batches_of, can_be_read_twice
 from pylogtable.append.report import LastTxn
 from pylogtable.append.txn import last_txn, parse_txn
 from pylogtable.errors import InvalidRequestError, LogTableError
+from pylogtable.format.guard_rules import check_app_may_append
 from pylogtable.format.model import Txn
 from pylogtable.groups.consumer import Consumer
 from pylogtable.operation import operations
@@ -52,7 +54,9 @@ class Sink:
         self._appender = appender
         self._consumer = consumer
         log = appender.log
-        self._last = last_txn(log.latest(), log.manifest.commits, self.app_id)
+        newest = log.latest()
+        check_app_may_append(newest.info, self.app_id)
+        self._last = last_txn(newest, log.manifest.commits, self.app_id)
         consumer.begin_at(None if self._last is None else self._noted(self._last))
         self._done = consumer.positions()
         #: Where the consumer was when an append failed. Only the same batch may be tried again.
@@ -123,7 +127,8 @@ class Sink:
         last = None if self._last is None else self._last.number
 
         def attempt(plan: AppendPlan, check: CheckState) -> Landed:
-            return self._appender.committer.deliver(plan.stage(data), txn, last, check)
+            staged = replace(plan, app_id=self.app_id).stage(data)
+            return self._appender.committer.deliver(staged, txn, last, check)
 
         return self._appender.repeated_if_altered(attempt, can_repeat=can_be_read_twice(data))
 

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pylogtable.cli.command import Command, CommandGroup
+from pylogtable.cli.kafka_values import (
+    parse_value_options,
+    redrive,
+    value_options,
+    warn_of_dead_letters,
+)
 from pylogtable.cli.messages import Speed, progress
 from pylogtable.cli.metrics import metrics_served
 from pylogtable.cli.options import POSITIVE, many, metrics_options, topic_argument
@@ -29,6 +35,8 @@ _IMPORT_EXAMPLES = """
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --follow --groups
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --name orders-copy
+    pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --value-format avro \
+        --schema-registry http://registry:8081
 """
 
 
@@ -69,6 +77,12 @@ def kafka() -> None:
     default=True,
     help="Do not ask Kafka for the settings of the topic.",
 )
+@click.option(
+    "--guard",
+    is_flag=True,
+    help="Let nobody else append to a copy that an earlier release has made. New copies are always "
+    "guarded, until `topics promote`.",
+)
 @many(
     "--consumer-property",
     "properties",
@@ -90,6 +104,7 @@ def kafka() -> None:
     show_default=True,
     help="Commit after this many bytes of records.",
 )
+@value_options
 @metrics_options
 def import_(session: Session, /, **given: Any) -> None:
     """Import a topic of Kafka: every record keeps its partition, offset, timestamp and headers.
@@ -103,6 +118,7 @@ def import_(session: Session, /, **given: Any) -> None:
     when = given.pop("from_timestamp")
     properties = parse_settings(given.pop("properties"), "--consumer-property")
     config = parse_config(given.pop("config"))
+    parse_value_options(given)
     linger = given.pop("linger")
     topic = given.pop("topic")
     speed = Speed()
@@ -130,6 +146,7 @@ def import_(session: Session, /, **given: Any) -> None:
             **given,
         )
     _print_report(session, report)
+    warn_of_dead_letters(session, report)
     signals.raise_again()
 
 
@@ -183,12 +200,18 @@ def export(session: Session, /, topic: str, **given: Any) -> None:
     signals.raise_again()
 
 
+kafka.add_command(redrive)
+
+
 def _shown(at: ImportProgress, rate: float) -> str:
     lag = ", ".join(f"{number}: {offsets:,}" for number, offsets in at.lag.items() if offsets)
-    return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}"
+    dead = f", {count_text(at.dead_letters, 'dead letter')}" if at.dead_letters else ""
+    return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}{dead}"
 
 
 def _print_report(session: Session, report: ImportReport) -> None:
     done = f"{count_text(report.records, 'record')} in {count_text(report.commits, 'commit')}"
-    answer(session, report, f"{report.topic}: {done}{spans_text(report.offsets.items(), '; ')}")
+    of = f"; copy of {report.copy_of}" if report.copy_of else ""
+    spans = spans_text(report.offsets.items(), "; ")
+    answer(session, report, f"{report.topic}: {done}{spans}{of}")
     print_copied_groups(session, report.groups, report.left_out)

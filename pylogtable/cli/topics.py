@@ -213,10 +213,13 @@ def _changes(
 def promote(
     session: Session, topics: tuple[str, ...], all_topics: bool, force: bool, yes: bool
 ) -> None:
-    """Make each TOPIC, a copy that `mirror` keeps, a topic of its own, after a failover.
+    """Make each TOPIC, a copy of Kafka's or one that `mirror` keeps, a topic of its own.
 
-    It can no longer be brought up to date from its source. The first append does the same. A topic
-    that was promoted before stays as it is.
+    It can no longer be brought up to date from its source. A copy of Kafka's topic takes appends
+    from then on: that is the cut-over, after the last import. A copy that `mirror` keeps is
+    promoted after a failover; the first append does the same. If it is the copy of a copy of
+    Kafka's, that ends the mirroring, an import may go on with it, and the next promotion ends that.
+    A topic that was promoted before stays as it is.
     """
     if bool(topics) == all_topics:
         raise click.UsageError("give the topics, or --all-topics")
@@ -224,25 +227,32 @@ def promote(
     for name in dict.fromkeys(topics or topic_names(session.open_store())):
         with continue_on_error(session, name):
             topic = session.open_topic(name)
-            if all_topics and topic.describe().mirror is None:
+            found = topic.describe()
+            if all_topics and found.mirror is None and found.copy_of is None:
                 note(session, f"{name} is no copy, and stays as it is")
             else:
-                promoted.append(_promoted(session, topic, force, yes))
+                promoted.append(_promoted(session, topic, found, force, yes))
     if session.is_json:
         print_json(promoted)
 
 
-def _promoted(session: Session, topic: Topic, force: bool, yes: bool) -> dict[str, Any]:
-    before = topic.describe()
+def _promoted(
+    session: Session, topic: Topic, before: TopicDescription, force: bool, yes: bool
+) -> dict[str, Any]:
+    ended = None
     if before.mirror is not None and before.mirror.ended is None:
-        action = f"end the mirroring of {_summary(before)}, a {before.mirror}, for good"
-        confirm(action, yes, can_dry_run=False)
+        ended = f"end the mirroring of {_summary(before)}, a {before.mirror}, for good"
+    elif before.copy_of is not None and before.copy_of.ended is None:
+        ended = f"end the imports into {_summary(before)}, a {before.copy_of}, for good"
+    if ended is not None:
+        confirm(ended, yes, can_dry_run=False)
     topic.promote(force=force)
     after = topic.describe()
     if not session.is_json:
-        has_changed = after.version != before.version
-        told = "Promoted topic" if has_changed else "It was promoted before: topic"
+        told = "It was promoted before: topic" if ended is None else "Promoted topic"
         print(f"{told} {after.name}, now version {after.version}.")
+        if after.copy_of is not None and after.copy_of.ended is None:
+            print(f"It is still a {after.copy_of}. To append to it, promote it again.")
     return _as_json(after)
 
 

@@ -36,9 +36,12 @@ GIVEN_OFFSETS = "given-offsets"
 MIRROR = "mirror"
 #: A commit may carry the appends of several writers [OFFER-1]. Only writers have to know it.
 COMBINED_APPENDS = "combined-appends"
+#: Another log decides what the topic has: only its copier appends [GUARD-1]. Readers need not know
+#: it.
+GUARDED_COPY = "guarded-copy"
 #: The features that this version knows. `format_spec/features.md` lists them all [PROTO-4].
 READER_FEATURES: frozenset[str] = frozenset({COLUMN_MAPPING, INLINE_BATCHES, GIVEN_OFFSETS, MIRROR})
-WRITER_FEATURES = READER_FEATURES | {COMBINED_APPENDS}
+WRITER_FEATURES = READER_FEATURES | {COMBINED_APPENDS, GUARDED_COPY}
 
 #: A whole number of 0 or more that fits into 64 bits. Decoding refuses anything else.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -94,10 +97,23 @@ class Protocol(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+class CopyOf(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
+    """The log of another system that a topic is a guarded copy of [GUARD-1]: `kind` is the system,
+    `name` the log, `cluster` its id of itself, and `address` is for people. Only appends with a txn
+    of `app_id` are its records. In version `ended` it became a topic like any other [GUARD-3]."""
+
+    kind: str
+    name: str
+    cluster: str
+    address: str = ""
+    app_id: str
+    ended: Natural | None = None
+
+
 class TopicInfo(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     """Columns, key, partitions and settings of a topic [META-1]. `last_field_id` is the last id
     that was given to a field [META-6]. `retired` has the stored names of dropped columns [META-8].
-    """
+    `copy_of` says of which log of another system it is, or was, a copy [GUARD-1]."""
 
     fields: tuple[Field, ...]
     key: tuple[str, ...] = ()
@@ -106,6 +122,7 @@ class TopicInfo(StoredObject, frozen=True, kw_only=True, omit_defaults=True):
     created_at_ms: Natural
     last_field_id: Count | None = None
     retired: tuple[str, ...] = ()
+    copy_of: CopyOf | None = None
 
 
 class SegmentFacts(StoredObject, frozen=True, kw_only=True, omit_defaults=True):

@@ -17,6 +17,7 @@ from functools import cached_property
 from pylogtable.arguments import is_whole
 from pylogtable.errors import InvalidRequestError
 from pylogtable.format.config import TopicConfig, stored_config
+from pylogtable.format.guard_rules import guard_of
 from pylogtable.format.inline import rows_fault
 from pylogtable.format.json_codec import check_readable
 from pylogtable.format.mirror_rules import mirror_after, mirror_fault
@@ -100,9 +101,10 @@ class Snapshot:
 
     @property
     def combines_appends(self) -> bool:
-        """True if a commit may carry the appends of several writers [OFFER-1]."""
+        """True if a commit may carry the appends of several writers [OFFER-1]. The
+        records of a guarded copy come from one writer [GUARD-2]."""
         is_known = COMBINED_APPENDS in self.protocol.writer_features
-        return is_known and self.config.combined_appends
+        return is_known and self.config.combined_appends and guard_of(self.info) is None
 
     @property
     def recent_commits(self) -> RecentCommits:

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from pylogtable.kafka.export import ExportReport, export_topic
-from pylogtable.kafka.import_run import ImportProgress, ImportReport
+from pylogtable.kafka.import_report import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
+from pylogtable.kafka.typed.redrive import RedriveReport, redrive
 from pylogtable.kafka.values.decoder import Decoded, DecodedGroup, Decoder, Failure, decoder
 from pylogtable.kafka.values.encoder import Encoder, encoder
 
@@ -22,8 +23,10 @@ __all__ = [
     "Failure",
     "ImportProgress",
     "ImportReport",
+    "RedriveReport",
     "decoder",
     "encoder",
     "export_topic",
     "import_topic",
+    "redrive",
 ]

@@ -58,6 +58,11 @@ class KafkaClient:
         shared = {"bootstrap.servers": servers, "log_level": 0, "error_cb": self._note_error}
         self.settings = {**shared, **settings}
 
+    @property
+    def servers(self) -> str:
+        """The brokers to ask first, as they were given."""
+        return self._servers
+
     def describe_with(self, client: Any) -> tuple[str, int]:
         """The id of the cluster, and how many partitions the topic has."""
         with self.explained("be described"):

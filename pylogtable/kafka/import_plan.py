@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
 from pylogtable.format.config import NO_MEANING, TOPIC_CONFIG_KEYS, describe_config, normalize
+from pylogtable.format.guard_rules import promoted_text, source_of
+from pylogtable.format.model import CopyOf
 
 _NO_EFFECT = {"file.delete.delay.ms": "vacuum deletes files, and its retention says when"}
 
@@ -15,7 +17,8 @@ _NO_EFFECT = {"file.delete.delay.ms": "vacuum deletes files, and its retention s
 class Copy:
     """The topic that an import writes to. `imported_to` is the sum of the end offsets after the
     last commit of the import; None if there was none. `kafka_id` is the id that Kafka's topic had
-    then, if it is known."""
+    then, if it is known. `copy_of` is what the topic says of itself, and `app_ids` are those of the
+    txns that it has."""
 
     name: str
     starts: Mapping[int, int]
@@ -23,6 +26,9 @@ class Copy:
     imported_to: int | None
     is_kafka_shaped: bool
     kafka_id: str | None = None
+    is_typed: bool = False
+    copy_of: CopyOf | None = None
+    app_ids: Sequence[str] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -32,10 +38,47 @@ class Copy:
         )
 
 
+def check_shape(copy: Copy, *, typed: bool) -> None:
+    """Raise if the topic does not have the columns of an import of bytes, or of a typed one."""
+    if typed and copy.is_kafka_shaped:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has Kafka's bytes: it was imported without --value-format "
+            "(value_format=). Leave that out to go on, or import the values as columns into a new "
+            "topic: give another --name (name=)"
+        )
+    if not typed and copy.is_typed:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has the values of Kafka as columns: it was imported with "
+            "--value-format (value_format=). Give that again to go on, or import the bytes into a "
+            "new topic: give another --name (name=)"
+        )
+    if typed and not copy.is_typed:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} has other columns than those of an import with --value-format. "
+            "Import into a new topic: give another name"
+        )
+
+
+def check_source(copy: Copy, source: CopyOf) -> None:
+    """Raise if the topic is a copy of something else than `source`, or is no copy any more
+    [GUARD-3]."""
+    known = copy.copy_of
+    if known is None:
+        return
+    if known.app_id != source.app_id:
+        raise InvalidRequestError(
+            f"topic {copy.name!r} is a copy of {source_of(known)} (cluster {known.cluster}), and "
+            f"not of {source_of(source)} (cluster {source.cluster}). Import into a new topic: give "
+            "another name (--name)"
+        )
+    if known.ended is not None:
+        raise InvalidRequestError(f"topic {copy.name!r}: {promoted_text(known)}")
+
+
 def check_import(copy: Copy, partitions: int) -> None:
     """Raise if the topic is neither empty nor a copy that nobody else has written to. `partitions`
     is how many Kafka's topic has."""
-    if not copy.is_kafka_shaped:
+    if not copy.is_kafka_shaped and not copy.is_typed:
         raise InvalidRequestError(
             f"topic {copy.name!r} has other columns than Kafka's key, value and headers. Import "
             "into a new topic: give another name"
@@ -43,12 +86,13 @@ def check_import(copy: Copy, partitions: int) -> None:
     have = len(copy.ends)
     if copy.imported_to is None:
         if not copy.is_empty:
+            by = f" (app id {', '.join(map(repr, copy.app_ids))})" if copy.app_ids else ""
             raise InvalidRequestError(
                 f"topic {copy.name!r} has records that no import of this topic of Kafka has "
-                "brought. Import into a new topic: give another name. If a Spark job has brought "
-                "them (keepOffsets), go on with that job"
+                f"brought{by}. Import into a new topic: give another name (--name). If a Spark job "
+                "has brought them (keepOffsets), go on with that job"
             )
-        if have != partitions:
+        if have > partitions:
             raise InvalidRequestError(
                 f"topic {copy.name!r} has {have} partition(s), and Kafka's has {partitions}. "
                 "Delete it, and let the import create it"
@@ -81,10 +125,11 @@ def positions_to_begin(copy: Copy, starts: Mapping[int, int]) -> dict[int, int]:
     """Where an empty copy begins: where Kafka does, or where the caller says. Raises if the copy
     begins later: records would be left out."""
     for number, start in starts.items():
-        if copy.ends[number] > start:
+        end = copy.ends.get(number, 0)
+        if end > start:
             raise InvalidRequestError(
                 f"partition {number}: topic {copy.name!r} has no records and begins at offset "
-                f"{copy.ends[number]}, and the import would begin at {start}. It had other "
+                f"{end}, and the import would begin at {start}. It had other "
                 "records, or another import has created it for a later time. Delete it, or import "
                 "into a new topic"
             )

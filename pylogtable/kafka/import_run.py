@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field
 
-from pylogtable.engine import AppendPlan, Staged, plan_append
+import pyarrow as pa
+
+from pylogtable.engine import AppendPlan, plan_append
 from pylogtable.errors import (
     CommitConflictError,
     StorageError,
@@ -22,14 +25,19 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.events import log_event
+from pylogtable.format.guard_rules import source_of
+from pylogtable.format.model import CopyOf
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.kafka.background import Aside
+from pylogtable.kafka.batch import Batch, Batching, BytesBatch
 from pylogtable.kafka.client import StoppedError, advised
 from pylogtable.kafka.import_groups import ImportedGroups
 from pylogtable.kafka.import_plan import (
     Copy,
     check_import,
     check_same_topic,
+    check_shape,
+    check_source,
     gap,
     positions_to_begin,
     positions_to_resume,
@@ -37,60 +45,18 @@ from pylogtable.kafka.import_plan import (
     settings_not_in_force,
     settings_to_copy,
 )
+from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
+from pylogtable.kafka.typed.columns_plan import Evolution, is_typed
+from pylogtable.kafka.typed.first_look import FirstLook, Looking
+from pylogtable.kafka.typed.typed_import import Patience, TypedImport
 from pylogtable.operation import Threads, operation
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ImportProgress:
-    """How far an import is. `size_bytes` is that of the records in memory. `lag` has, by partition,
-    how many offsets Kafka is ahead."""
-
-    records: int
-    commits: int
-    seconds: float
-    lag: dict[int, int]
-    size_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
-    imported to one past the last. `groups` has the positions that were set. `left_out` says why a
-    setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
-    bounded import has left in Kafka because a transaction there was open."""
-
-    topic: str
-    records: int
-    commits: int
-    seconds: float
-    offsets: dict[int, tuple[int, int]]
-    groups: dict[str, dict[int, int]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    waiting: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ImportOptions:
-    """What `import_topic` was asked for, checked."""
-
-    follow: bool = False
-    from_timestamp_ms: int | None = None
-    groups: bool | tuple[str, ...] = False
-    allow_gaps: bool = False
-    config: Mapping[str, object] = field(default_factory=dict)
-    copy_settings: bool = True
-    linger_seconds: float = 5.0
-    batch_bytes: int = 256 << 20
-    refresh_seconds: float = 30.0
-    on_progress: Callable[[ImportProgress], object] | None = None
-    stop: Callable[[], bool] = lambda: False
 
 
 #: Messages that are taken from librdkafka at a time.
@@ -115,21 +81,38 @@ class Import:
         self._silence_seconds = store._store.limits.kafka_silence_seconds
         self._source = source
         self._name = name
+        self._kafka_topic = kafka_topic
         self._options = options
         self._now = runtime.monotonic
         cluster, self._partitions = source.describe()
         self._app_id = f"kafka:{cluster}/{kafka_topic}"
         self._kafka_id = source.topic_id()
+        self._copy_of = CopyOf(
+            kind="kafka",
+            name=kafka_topic,
+            cluster=cluster,
+            address=source.servers,
+            app_id=self._app_id,
+        )
         self._settings_left_out: dict[str, str] = {}
         self._groups = ImportedGroups()
-        self._records = self._size_bytes = self._commits = 0
+        self._records = self._size_bytes = self._commits = self._dead_letters = 0
         self._first: dict[int, int] = {}
+        self._schema_ids: Counter[int] = Counter()
+        self._typed: TypedImport | None = None
+        if options.values is not None:
+            patience = Patience(options.follow, options.stop, runtime.pause)
+            self._typed = TypedImport(store, options.values, patience, self._app_id, self._kafka_id)
 
     def run(self) -> ImportReport:
         """Import until the end, or until it is stopped."""
         began = self._now()
         bounds, waiting = self._bounds()
-        self._topic = self._open_copy(bounds)
+        opened = self._open_copy(bounds)
+        if opened is None:
+            seconds = self._now() - began
+            return ImportReport(self._name, 0, 0, seconds, {}, left_out=self._settings_left_out)
+        self._topic = opened
         self._warn_of_unused()
         self._warn_of_waiting(waiting)
         self._reached = self._begin(bounds)
@@ -137,10 +120,10 @@ class Import:
         refreshed = heard = self._now()
         with Threads(2) as encoders, Threads(1) as shaper:
             while not self._is_done():
-                before = self._records
+                before = self._records, self._dead_letters
                 self._commit_next(encoders, shaper)
                 now = self._now()
-                if self._records > before:
+                if (self._records, self._dead_letters) != before:
                     heard = now
                 elif now - heard > self._silence_seconds and not self._options.follow:
                     raise self._source.silence(now - heard, f"has sent nothing ({self._behind()})")
@@ -158,6 +141,9 @@ class Import:
             groups=self._groups.positions,
             left_out={**self._settings_left_out, **self._groups.left_out},
             waiting=waiting,
+            dead_letters=self._dead_letters,
+            schema_ids=dict(sorted(self._schema_ids.items())),
+            copy_of=source_of(self._copy_of) if self._is_guarded else "",
         )
 
     def _bounds(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
@@ -169,7 +155,8 @@ class Import:
         bounds = self._source.bounds(numbers)
         return bounds, {n: end - bounds[n][1] for n, end in written.items() if end > bounds[n][1]}
 
-    def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic:
+    def _open_copy(self, bounds: Mapping[int, tuple[int, int]]) -> Topic | None:
+        """Open the copy, or create it. None if it is not known which columns it is to have."""
         try:
             return self._store.topic(self._name)
         except TopicNotFoundError:
@@ -184,9 +171,20 @@ class Import:
         config = {**settings_to_copy(in_force), **self._options.config}
         starts = self._starts(bounds)
         self._source.check_readable(starts)  # before there is an empty topic
+        schema: pa.Schema | None = None
+        key: list[str] | None = None
+        if self._typed is not None:
+            ends = {number: high for number, (_, high) in bounds.items()}
+            until = Looking(ends, self._options, self._now, self._silence_seconds)
+            look = FirstLook(self._typed, self._kafka_topic)
+            columns = look.columns(self._source, starts, until)
+            if columns is None:
+                self._settings_left_out = {self._name: look.nothing}
+                return None
+            schema, key = columns
         with suppress(TopicExistsError):  # another import was faster
-            self._store.create_topic(
-                self._name, self._partitions, config=config, start_offsets=starts
+            self._store._create_copy(
+                self._copy_of, self._name, self._partitions, schema, key, config, starts
             )
         self._settings_left_out = settings_left_out(chosen)
         return self._store.topic(self._name)
@@ -232,9 +230,12 @@ class Import:
         of the copy: what another writer appends meanwhile must not look like the import's own."""
         view = self._topic.at()
         mark = view.snapshot.txns.get(self._app_id)
-        last = None
+        last, note = None, None
         if mark is not None:
-            last = plan_append(self._topic, refresh=False).find_txn(self._app_id, mark.txn_version)
+            made = self._topic.txn(self._app_id)
+            note = None if made is None else made.note
+            plan = plan_append(self._topic, refresh=False, app_id=self._app_id)
+            last = plan.find_txn(self._app_id, mark.txn_version)
         copy = Copy(
             name=self._name,
             starts=view.start_offsets,
@@ -242,19 +243,49 @@ class Import:
             imported_to=None if mark is None else mark.txn_version,
             is_kafka_shaped=is_kafka_shaped(view.schema),
             kafka_id=None if last is None else last.origin,
+            is_typed=is_typed(view.schema),
+            copy_of=view.snapshot.info.copy_of,
+            app_ids=sorted(view.snapshot.txns),
         )
+        check_source(copy, self._copy_of)
         check_same_topic(copy.name, copy.kafka_id, self._kafka_id)
+        check_shape(copy, typed=self._typed is not None)
+        if self._typed is not None:
+            self._typed.check_options(self._topic, view.snapshot.info, note)
         check_import(copy, self._partitions)
         self._ends = {**dict.fromkeys(range(self._partitions), 0), **copy.ends}
         if copy.imported_to is None:
             positions = positions_to_begin(copy, self._starts(bounds))
+            if self._typed is not None:
+                positions = self._typed.positions(self._topic, positions)
         else:
-            if len(copy.ends) < self._partitions:
-                self._topic.alter(partitions=self._partitions)
             allow_gaps = self._options.allow_gaps
-            positions = positions_to_resume(self._ends, bounds, allow_gaps=allow_gaps)
+            ends = self._ends
+            if self._typed is not None:
+                ends = self._typed.positions(self._topic, ends)
+            positions = positions_to_resume(ends, bounds, allow_gaps=allow_gaps)
+        self._take_over(copy)
         self._source.begin(positions)
         return positions
+
+    def _take_over(self, copy: Copy) -> None:
+        """Guard the copy if it is empty, or if that is asked for, and give it Kafka's partitions. A
+        copy of an earlier release is not guarded by itself: that release may be using it."""
+        self._is_guarded = (
+            copy.copy_of is not None or copy.imported_to is None or self._options.guard
+        )
+        if self._is_guarded:
+            self._topic._guard(self._copy_of, partitions=self._partitions)
+            return
+        warnings.warn(
+            f"topic {self._name!r} is a copy that an earlier release has made, and nothing keeps "
+            "other programs from appending to it: one record of theirs ends the import for good. "
+            "To guard it, import with --guard (guard=True); earlier releases of pylogtable can no "
+            "longer write to it then",
+            stacklevel=5,
+        )
+        if len(copy.ends) < self._partitions:
+            self._topic.alter(partitions=self._partitions)
 
     def _is_done(self) -> bool:
         if self._options.stop():
@@ -277,42 +308,56 @@ class Import:
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
         options, began = self._options, self._now()
         size = 0
-        lasts: dict[int, int] = {}
-        plan = plan_append(self._topic, keep_offsets=True)
-        with (
-            plan.begin(encoders=encoders) as stager,
-            Aside(shaper) as aside,
-        ):
-            deadline = self._now() + options.linger_seconds
-            while size < options.batch_bytes and self._now() < deadline and not options.stop():
-                received = self._source.receive(READ_MESSAGES, READ_SECONDS)
-                if received.messages:
-                    rows = rows_of(received.messages)
-                    aside.run(stager.add, rows)
-                    size += rows.nbytes
-                    places = last_places(rows)
-                    lasts.update(places)
-                    self._reached.update(places)
-                self._note(received)
-                if not options.follow and self._is_at_the_end():
-                    break
-            aside.wait()
-            staged = stager.finish()
-        if lasts:
-            self._commit(plan, staged, {**self._ends, **lasts}, size, began)
-            self._size_bytes += size
+        with self._batch(encoders) as batch:
+            with Aside(shaper) as aside:
+                deadline = self._now() + options.linger_seconds
+                while size < options.batch_bytes and self._now() < deadline and not options.stop():
+                    received = self._source.receive(READ_MESSAGES, READ_SECONDS)
+                    if received.messages:
+                        rows = rows_of(received.messages)
+                        aside.run(batch.add, rows)
+                        size += rows.nbytes
+                        self._reached.update(last_places(rows))
+                    self._note(received)
+                    if not options.follow and self._is_at_the_end():
+                        break
+                aside.wait()
+            whole = batch.finish()
+            if self._typed is not None:  # a crash between these commits loses nothing
+                self._dead_letters += self._typed.bury(whole.letters)
+        if whole.lasts:
+            self._commit(whole, size, began)
+        self._size_bytes += size
 
-    def _commit(
-        self, plan: AppendPlan, staged: Staged, ends: dict[int, int], size: int, began: float
-    ) -> None:
+    def _batch(self, encoders: Executor) -> Batching:
+        plan = plan_append(self._topic, keep_offsets=True, app_id=self._app_id)
+        if self._typed is None:
+            return BytesBatch(plan, encoders)
+        return self._typed.batch(plan, self._ends, encoders, self._evolve)
+
+    def _evolve(self, evolution: Evolution) -> AppendPlan:
+        """Add and widen columns of the copy, for values that come now."""
+        self._topic._alter_as(self._app_id, **evolution.arguments())
+        return plan_append(self._topic, keep_offsets=True, app_id=self._app_id)
+
+    def _commit(self, batch: Batch, size: int, began: float) -> None:
+        ends = {**self._ends, **batch.lasts}
         txn = self._app_id, sum(ends.values())
         try:
-            result = plan.commit([staged], txn=txn, origin=self._kafka_id, expected_ends=self._ends)
+            result = batch.plan.commit(
+                batch.staged,
+                txn=txn,
+                origin=self._kafka_id,
+                expected_ends=self._ends,
+                note=None if self._typed is None else self._typed.note,
+                summary={f"value_schema_{name}": n for name, n in batch.schema_ids.items()},
+            )
         except CommitConflictError as error:
             raise CommitConflictError(
                 f"topic {self._name!r}: {error}. Perhaps that is another import: run one at a "
                 "time, and repeat it"
             ) from error
+        self._schema_ids.update(batch.schema_ids)
         for number, (first, _) in result.offsets.items():
             self._first.setdefault(number, first)
         self._ends = ends
@@ -359,7 +404,7 @@ class Import:
         if count <= self._partitions:
             return
         if count > len(self._topic.end_offsets()):  # an attempt may have failed after this
-            self._topic.alter(partitions=count)
+            self._topic._alter_as(self._app_id, partitions=count)
         new = range(self._partitions, count)
         bounds = self._source.bounds(new)
         self._ends = {**dict.fromkeys(new, 0), **self._ends}
@@ -388,5 +433,7 @@ class Import:
         lag = {number: max(0, end - self._reached[number]) for number, end in ends.items()}
         seconds = self._now() - began
         self._options.on_progress(
-            ImportProgress(self._records, self._commits, seconds, lag, self._size_bytes)
+            ImportProgress(
+                self._records, self._commits, seconds, lag, self._size_bytes, self._dead_letters
+            )
         )

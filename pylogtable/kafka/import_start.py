@@ -16,8 +16,10 @@ from pylogtable.arguments import (
 )
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.client import StoppedError
-from pylogtable.kafka.import_run import Import, ImportOptions, ImportProgress, ImportReport
+from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
+from pylogtable.kafka.import_run import Import
 from pylogtable.kafka.source import KafkaSource
+from pylogtable.kafka.typed.options import DEAD_LETTER, checked_value_options
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.times import to_us
@@ -38,9 +40,18 @@ def import_topic(
     allow_gaps: bool = False,
     config: Mapping[str, object] | None = None,
     copy_settings: bool = True,
+    guard: bool = False,
     consumer_settings: Mapping[str, Any] | None = None,
     linger_ms: float = 5_000,
     batch_bytes: int = 256 << 20,
+    value_format: str | None = None,
+    key_format: str | None = None,
+    schema_registry: str | None = None,
+    value_schema: str | None = None,
+    key_schema: str | None = None,
+    registry_settings: Mapping[str, Any] | None = None,
+    keep_raw: bool = False,
+    on_error: str = DEAD_LETTER,
     on_progress: Callable[[ImportProgress], object] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ImportReport:
@@ -53,15 +64,32 @@ def import_topic(
     the end of Kafka's topic when it began. With `follow` it goes on until `stop()` is true, and
     then ends after the running commit. Partitions that are added in Kafka are added here.
 
+    The topic is a guarded copy: nobody else can append to it, until `topic.promote()` makes it a
+    topic of its own. That is the cut-over, after the last import.
+
     - `from_timestamp`: the first call begins at this time, and not at Kafka's first record. Later
       calls warn that they do not use it, and of a `config` that the topic does not have.
     - `groups`: also copy the committed offsets of these consumer groups, or of all (True). A group
       that has moved here is left alone.
     - `allow_gaps`: continue even if Kafka has removed records before they were imported.
     - `copy_settings=False`: do not ask Kafka for the settings of the topic.
+    - `guard`: guard also a copy that an earlier release has made. Such releases can no longer write
+      to it then.
     - `consumer_settings`: settings of librdkafka, such as `{"security.protocol": "SSL"}`. Only
       committed transactions are read, unless `isolation.level` says otherwise.
     - A commit is made after `linger_ms`, or after `batch_bytes` in memory.
+
+    With a `value_format` ("avro", "json-schema", "protobuf" or "json") the fields of values become
+    columns, and with a `key_format` those of keys become key columns. Schemas come from a
+    `schema_registry`, a URL, with `registry_settings` as confluent-kafka has them, or from the
+    files `value_schema` and `key_schema`. New schemas add and widen columns.
+
+    - `keep_raw`: also keep Kafka's bytes, in `raw_value` and `raw_key`.
+    - `on_error`: records that cannot be decoded go to the topic `<name>-dead-letters`. With "fail"
+      the first one raises `InvalidRequestError`.
+
+    >>> import_topic(store, "orders", bootstrap_servers="broker:9092", value_format="avro",
+    ...              schema_registry="http://registry:8081").dead_letters
     """
     if not isinstance(store, Store):
         raise InvalidRequestError(
@@ -70,7 +98,7 @@ def import_topic(
     check_name("topic", topic)
     check_name("bootstrap_servers", bootstrap_servers)
     check_name("name", topic if name is None else name)
-    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings)
+    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings, guard=guard)
     check_callable("on_progress", on_progress)
     check_callable("stop", stop)
     check_mapping("config", {} if config is None else config, "{'retention.ms': -1}")
@@ -90,8 +118,19 @@ def import_topic(
         allow_gaps=allow_gaps,
         config={} if config is None else config,
         copy_settings=copy_settings,
+        guard=guard,
         linger_seconds=linger_ms / 1000,
         batch_bytes=batch_bytes,
+        values=checked_value_options(
+            value_format=value_format,
+            key_format=key_format,
+            schema_registry=schema_registry,
+            value_schema=value_schema,
+            key_schema=key_schema,
+            registry_settings=registry_settings,
+            keep_raw=keep_raw,
+            on_error=on_error,
+        ),
         on_progress=on_progress,
         stop=stop or (lambda: False),
     )

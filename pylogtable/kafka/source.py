@@ -199,6 +199,12 @@ class KafkaSource(KafkaClient):
         with self.explained("be read"):
             self._consumer.incremental_assign(places)
 
+    def pause_reading(self) -> None:
+        """Read nothing until the next `begin`. What has come and was not received is dropped."""
+        self._early = None
+        with self.explained("be read"):
+            self._consumer.unassign()
+
     def skip_to(self, partition: int, offset: int) -> None:
         """Go on at another offset."""
         with self.explained("be read"):

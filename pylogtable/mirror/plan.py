@@ -16,6 +16,7 @@ import msgspec
 from pylogtable.errors import CommitConflictError, InvalidRequestError, TopicExistsError
 from pylogtable.format.config import normalize, parse_config
 from pylogtable.format.field_ids import field_fault, uses_mapping
+from pylogtable.format.guard_rules import ended_guard, guard_of, with_guard
 from pylogtable.format.log_state import LogState
 from pylogtable.format.mirror_rules import source_text
 from pylogtable.format.model import (
@@ -350,13 +351,29 @@ def plan_arrival_commit(
     )
 
 
-def plan_promotion(copy: Snapshot, *, force: bool = False) -> Change | None:
-    """End the mirroring: the topic becomes one like any other [MIR-2]. None if it has ended before.
-    Without `force`, a copy that has only a part of a version of its source is refused [MIR-3]."""
+def is_mirrored(copy: Snapshot) -> bool:
+    """True if a mirror may bring records of the topic's source."""
+    return copy.mirror is not None and copy.mirror.ended is None
+
+
+def plan_promotion(
+    copy: Snapshot, *, force: bool = False, ends_mirror: bool | None = None
+) -> Change | None:
+    """End the mirroring [MIR-2], or else the guard of a copy of another system [GUARD-3]: the topic
+    becomes one like any other. None if that has ended before. Without `force`, a copy that has only
+    a part of a version of its source is refused [MIR-3]. `ends_mirror` says which of both is to be
+    ended, if that is decided already [GUARD-4]."""
     mirror = copy.mirror
-    if mirror is None:
-        raise InvalidRequestError("promote is for copies, and this topic is no copy of another one")
-    if mirror.ended is not None:
+    if mirror is None and copy.info.copy_of is None:
+        raise InvalidRequestError(
+            "promote is for copies, and this topic is no copy of another one, and none of Kafka's"
+        )
+    if ends_mirror is None:
+        ends_mirror = is_mirrored(copy)
+    if not ends_mirror and guard_of(copy.info) is not None:
+        topic = ended_guard(copy.info, copy.version + 1)
+        return Change(operation="promote", topic=topic)
+    if mirror is None or mirror.ended is not None:
         return None
     if mirror.is_unfinished and not force:
         raise InvalidRequestError(
@@ -385,4 +402,4 @@ def _with_features(protocol: Protocol, topic: TopicInfo, features: Iterable[str]
     wanted = [*features, *([COLUMN_MAPPING] if uses_mapping(topic) else [])]
     for feature in wanted:
         protocol = protocol.with_feature(feature) or protocol
-    return protocol
+    return with_guard(protocol, topic)

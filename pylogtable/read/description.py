@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 
 from pylogtable.format.config import RECORDS, compacts, describe_config
-from pylogtable.format.model import Mirror, Totals
+from pylogtable.format.guard_rules import source_name
+from pylogtable.format.model import CopyOf, Mirror, Totals
 from pylogtable.format.schema import table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.presentation import (
@@ -91,6 +92,32 @@ def mirror_status(mirror: Mirror | None) -> MirrorStatus | None:
 
 
 @dataclass(frozen=True)
+class CopyStatus:
+    """That a topic is, or was, a copy of a log of another system, such as a topic of Kafka, in a
+    `TopicDescription`. Only its import appends to it. `ended` is the version in which it was
+    promoted, and became a topic like any other; None while it can be imported."""
+
+    kind: str
+    name: str
+    cluster: str
+    address: str
+    ended: int | None
+
+    def __str__(self) -> str:
+        source = source_name(self.kind, self.name, self.address)
+        if self.ended is not None:
+            return f"topic of its own since version {self.ended:,}; it was a copy of {source}"
+        return f"copy of {source}; only its import appends"
+
+
+def copy_status(source: CopyOf | None) -> CopyStatus | None:
+    """Of what log of another system a topic is a copy; None for other topics."""
+    if source is None:
+        return None
+    return CopyStatus(source.kind, source.name, source.cluster, source.address, source.ended)
+
+
+@dataclass(frozen=True)
 class PartitionDescription:
     """One partition in a `TopicDescription`: its offsets, and the totals of its live segments. A
     field is a column of all tables of partitions."""
@@ -111,7 +138,8 @@ class TopicDescription:
     """A topic at one version, from `Topic.describe`. `config` has every setting with its value in
     force, defaults included. `published` has the tables of the formats in `publish.formats`.
     `inline_segments` are in commits and not in files; with their `inline_records` they are also
-    among those of `partitions`. `mirror` says of what the topic is a copy; None if it is none."""
+    among those of `partitions`. `mirror` says of which topic of another store the topic is a copy,
+    and `copy_of` of which topic of Kafka; None if it is none."""
 
     name: str
     url: str
@@ -126,6 +154,7 @@ class TopicDescription:
     inline_segments: int = 0
     inline_records: int = 0
     mirror: MirrorStatus | None = None
+    copy_of: CopyStatus | None = None
 
     @property
     def is_compacted(self) -> bool:
@@ -158,6 +187,7 @@ class TopicDescription:
             ("columns", ", ".join(f"{field.name}: {field.type}" for field in self.schema)),
             ("records", f"{self.records:,} in {bytes_text(self.size_bytes)}"),
             *([("in commits", in_commits)] if segments else []),
+            *([("import", str(self.copy_of))] if self.copy_of is not None else []),
             *([("mirror", str(self.mirror))] if self.mirror is not None else []),
             *(("published", str(status)) for status in self.published),
         ]
@@ -228,4 +258,5 @@ def describe(name: str, url: str, snapshot: Snapshot) -> TopicDescription:
         inline_segments=inline.segments,
         inline_records=inline.records,
         mirror=mirror_status(snapshot.mirror),
+        copy_of=copy_status(snapshot.info.copy_of),
     )

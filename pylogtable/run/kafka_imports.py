@@ -11,7 +11,7 @@ from typing import Any
 from pylogtable.arguments import check_callable
 from pylogtable.errors import LogTableError
 from pylogtable.kafka.client import kafka_library
-from pylogtable.kafka.import_run import ImportProgress
+from pylogtable.kafka.import_report import ImportProgress
 from pylogtable.kafka.import_start import import_topic
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.members import Members

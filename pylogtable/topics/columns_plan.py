@@ -34,6 +34,9 @@ class ColumnChanges:
     widen: Mapping[str, WireType] = field(default_factory=dict)
     add: Sequence[Field] = ()
 
+    def __bool__(self) -> bool:
+        return bool(self.drop or self.rename or self.widen or self.add)
+
 
 def alter_columns(topic: TopicInfo, changes: ColumnChanges) -> TopicInfo:
     """The topic with changed columns [META-4], [META-7], [META-8]. Raises if that is not allowed.

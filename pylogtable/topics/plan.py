@@ -10,6 +10,7 @@ from pylogtable.arguments import check_mapping, is_whole
 from pylogtable.errors import InvalidRequestError, TopicExistsError
 from pylogtable.format.config import LATEST, check_keys, normalize, parse_config
 from pylogtable.format.field_ids import numbered, uses_mapping
+from pylogtable.format.guard_rules import check_app_may_alter, check_app_may_append, with_guard
 from pylogtable.format.mirror_rules import check_may_alter
 from pylogtable.format.model import (
     COLUMN_MAPPING,
@@ -20,6 +21,7 @@ from pylogtable.format.model import (
     MAX_OFFSET,
     MAX_PARTITIONS,
     Change,
+    CopyOf,
     Field,
     Protocol,
     TopicInfo,
@@ -41,6 +43,7 @@ def new_topic_info(
     partitions: int,
     config: Mapping[str, object],
     now_ms: int,
+    copy_of: CopyOf | None = None,
 ) -> TopicInfo:
     """The description of a topic to be created. Raises if an argument is not valid [META-1]."""
     check_fields(fields, key)
@@ -59,6 +62,7 @@ def new_topic_info(
             partitions=partitions,
             config=settings,
             created_at_ms=now_ms,
+            copy_of=copy_of,
         )
     )
 
@@ -78,6 +82,7 @@ def plan_create(
         protocol = protocol.with_feature(INLINE_BATCHES) or protocol
     if parse_config(topic.config).combined_appends:
         protocol = protocol.with_feature(COMBINED_APPENDS, readers_too=False) or protocol
+    protocol = with_guard(protocol, topic)
     return Change(operation="create", protocol=protocol, topic=topic, ends=ends)
 
 
@@ -108,12 +113,15 @@ def plan_alter(
     partitions: int | None,
     config: Mapping[str, object | None],
     columns: ColumnChanges,
+    app_id: str | None = None,
 ) -> Change:
-    """Add partitions, change settings, change columns [META-3], [META-4]."""
+    """Add partitions, change settings, change columns [META-3], [META-4]. `app_id` is that of the
+    import which alters its copy [GUARD-2]."""
     old = snapshot.info
-    check_may_alter(
-        snapshot.mirror, only_settings=partitions is None and columns == ColumnChanges()
-    )
+    only_settings = partitions is None and not columns
+    check_may_alter(snapshot.mirror, only_settings=only_settings)
+    if not only_settings:
+        check_app_may_alter(old, app_id)
     if partitions is not None:
         _check_partition_count(partitions)
         if partitions == old.partitions:
@@ -143,6 +151,26 @@ def plan_alter(
             "nothing to alter: the topic already has these settings and columns"
         )
     return Change(operation="alter", protocol=_needed_protocol(snapshot, new), topic=new)
+
+
+def plan_guard(
+    snapshot: Snapshot, source: CopyOf, *, partitions: int | None = None
+) -> Change | None:
+    """Make the topic a guarded copy, and add partitions, for an import that takes it over
+    [GUARD-1]. None if it is one already. Raises if it is a copy of something else."""
+    old = snapshot.info
+    grown = max(old.partitions, partitions or 0)
+    check_app_may_append(old, source.app_id)
+    new = msgspec.structs.replace(old, partitions=grown, copy_of=old.copy_of or source)
+    if new == old:
+        return None
+    check_may_alter(snapshot.mirror, only_settings=False)
+    protocol = with_guard(snapshot.protocol, new)
+    return Change(
+        operation="alter",
+        protocol=None if protocol is snapshot.protocol else protocol,
+        topic=new,
+    )
 
 
 def _check_view(settings: Mapping[str, str], key: Sequence[str]) -> None:

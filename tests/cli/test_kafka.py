@@ -18,6 +18,7 @@ from pylogtable.cli import kafka as command
 from pylogtable.kafka import ImportProgress
 from tests.cli.conftest import ROOT, Run
 from tests.kafka.mock import MockCluster, mock_cluster
+from tests.library.kafka.test_import import made_by_an_earlier_release
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* are already older than retention.ms")
 
@@ -44,10 +45,48 @@ def arguments(cluster: MockCluster, topic: str) -> list[str]:
 def test_import_says_what_came(run: Run, cluster: MockCluster, source: str) -> None:
     done = run(*arguments(cluster, source))
     assert (done.status, done.err) == (0, "")
-    assert done.out == f"{source}: 4 records in 1 commit; 0:[0,3) 2:[0,1)\n"
+    of = f"copy of Kafka's topic {source!r} at {cluster.servers}"
+    assert done.out == f"{source}: 4 records in 1 commit; 0:[0,3) 2:[0,1); {of}\n"
     again = run(*arguments(cluster, source), "--output", "json")
     assert again.json["records"] == 0
     assert run("consume", source, "--format", "%p:%o %s;").out == "0:0 a;0:1 ;0:2 c;2:0 d;"
+
+
+def test_copy_takes_records_of_others_after_it_was_promoted(
+    run: Run, cluster: MockCluster, source: str
+) -> None:
+    run(*arguments(cluster, source))
+    of = f"copy of Kafka's topic {source!r} at {cluster.servers}"
+    run("produce", source, stdin="x\n").failed("append is refused", of, "topics promote")
+    assert f"Import: {of}" in run("topics", "describe", source).out
+    [told] = run("topics", "describe", source, "--output", "json").json
+    assert (told["copy_of"]["name"], told["copy_of"]["ended"]) == (source, None)
+    run("topics", "promote", source).failed("end the imports into", of, "add --yes")
+    done = run("topics", "promote", source, "--yes")
+    assert done.out == f"Promoted topic {source}, now version 2.\n"
+    again = run("topics", "promote", source)
+    assert again.out == f"It was promoted before: topic {source}, now version 2.\n"
+    assert run("produce", source, stdin="x\n").status == 0
+    run(*arguments(cluster, source)).failed("was promoted in version 2", "--name")
+
+
+def test_all_copies_of_a_store_are_promoted(run: Run, cluster: MockCluster, source: str) -> None:
+    run(*arguments(cluster, source))
+    run("topics", "create", "other")
+    done = run("topics", "promote", "--all-topics", "--yes")
+    assert (done.status, done.out) == (0, f"Promoted topic {source}, now version 2.\n")
+    assert "other is no copy, and stays as it is" in done.err
+
+
+@pytest.mark.filterwarnings("default:.* earlier release")
+def test_copy_of_an_earlier_release_is_guarded_on_request(
+    run: Run, cluster: MockCluster, source: str, store_dir: Path
+) -> None:
+    made_by_an_earlier_release(pylogtable.open(store_dir), cluster, source)
+    assert "To guard it, import with --guard" in run(*arguments(cluster, source)).err
+    guarded = run(*arguments(cluster, source), "--guard")
+    assert guarded.err == ""
+    assert "; copy of Kafka's topic" in guarded.out
 
 
 def test_other_name_and_settings(
@@ -166,3 +205,25 @@ def test_setting_of_kafka_without_a_meaning_says_why(run: Run, setting: str, why
     name = setting.partition("=")[0]
     done = run("topics", "create", "t", "--config", setting)
     done.failed(f"topic config {name} of Kafka has no meaning here", why)
+
+
+def test_values_become_columns_and_dead_letters_are_told(run: Run, cluster: MockCluster) -> None:
+    topic = cluster.new_topic()
+    cluster.produce(topic, 0, [b'{"n": 1}', b"damaged", None])
+    given = [*arguments(cluster, topic), "--value-format", "json", "-c", "retention.ms=-1"]
+    done = run(*given)
+    assert done.status == 0
+    assert done.out.startswith(f"{topic}: 2 records in 1 commit; 0:[0,3); copy of Kafka's topic")
+    assert done.err == (
+        f"pylogtable: 1 record could not be decoded: see topic {topic}-dead-letters; when the "
+        f"reason is gone: pylogtable kafka redrive {topic}\n"
+    )
+    again = run("kafka", "redrive", topic, "--dry-run")
+    assert again.status == 0
+    assert again.out.startswith(f"{topic}-redriven: 0 dead letters decode; 1 still dead\n1: ")
+    assert run("kafka", "redrive", topic, "--output", "json").json["dead"] == 1
+    run(*arguments(cluster, topic)).failed("was imported with --value-format")
+    run(*given, "--on-error", "ignore").failed("--on-error", status=2)
+    run("kafka", "redrive", "nope").failed("no topic")
+    progress = ImportProgress(5, 1, 1.0, {0: 0}, dead_letters=2)
+    assert command._shown(progress, 5.0) == "5 records, 5 records/s, lag none, 2 dead letters"

@@ -17,7 +17,7 @@ SPEC_FOLDER = REPOSITORY / "format_spec"
 #: The documents that define rules. Some sections are files of their own.
 _SECTIONS = (
     *("spec.md", "maintenance.md", "groups.md"),
-    *("published.md", "published_iceberg.md", "mirror.md", "offers.md"),
+    *("published.md", "published_iceberg.md", "mirror.md", "offers.md", "guarded.md"),
 )
 SPEC = [SPEC_FOLDER / name for name in _SECTIONS]
 VECTORS = SPEC_FOLDER / "vectors"

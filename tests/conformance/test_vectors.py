@@ -25,6 +25,7 @@ from pylogtable.format.model import (
     INLINE_BATCHES,
     Change,
     Commit,
+    CopyOf,
     Field,
     MirroredTxn,
     Segment,
@@ -72,7 +73,13 @@ from pylogtable.segments.key_filter import WantedKeys
 from pylogtable.storage.base import check_key
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.topics.columns_plan import ColumnChanges
-from pylogtable.topics.plan import check_start_offsets, new_topic_info, plan_alter, plan_create
+from pylogtable.topics.plan import (
+    check_start_offsets,
+    new_topic_info,
+    plan_alter,
+    plan_create,
+    plan_guard,
+)
 from tests.builders import make_store
 from tests.conformance.corpus import Vector, as_stored, int_keys, segments_of, vector_files, vectors
 
@@ -223,8 +230,13 @@ def run_administer(given: Vector) -> object:
     if given["do"] == "delete_records":
         change = plan_delete_records(_with_leaves(state), int_keys(given["offsets"]))
         return _change(change, "delete_records")
+    if given["do"] == "guard":
+        source = msgspec.convert(given["copy_of"], CopyOf)
+        guard = plan_guard(state, source, partitions=given.get("partitions"))
+        return None if guard is None else _change(guard, "alter")
     change = plan_alter(
         state,
+        app_id=given.get("app_id"),
         partitions=given.get("partitions"),
         config=given.get("config", {}),
         columns=ColumnChanges(

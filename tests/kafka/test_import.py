@@ -170,6 +170,7 @@ def test_keys_are_where_new_appends_go(
     keyed = table.filter(table["key"].is_valid()).combine_chunks()
     expected = partition_for(keyed["key"].chunk(0), 6)
     assert keyed["partition"].to_pylist() == expected.tolist()
+    copy.promote()
     copy.append(kafka(["key-1"]))
     (place,) = copy.latest(keys=[b"key-1"]).select(["partition"]).to_pylist()
     assert copy.read(place["partition"]).read_all()["key"].to_pylist().count(b"key-1") > 1

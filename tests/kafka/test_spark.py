@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pylogtable
-from pylogtable import Topic
+from pylogtable import InvalidRequestError, Topic
 from pylogtable.kafka import import_topic
 from tests.builders import ints, kafka, rows
 from tests.kafka.conftest import NewKafkaTopic
@@ -75,6 +75,17 @@ def test_batch_and_stream_bring_every_record_under_its_offset(
         sink = sink.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
         sink.start(path).awaitTermination(300)
         check(store, servers, topic)
+    # A topic has one of both: the other one refuses it at once, by name.
+    with pytest.raises(InvalidRequestError, match=r"no import of this topic .*\(keepOffsets\)"):
+        import_topic(store, topic, bootstrap_servers=servers)
+    import_topic(store, topic, bootstrap_servers=servers, name="imported")
+    ours = store.topic("imported")
+    said = f"this topic is a copy of Kafka's topic '{topic}' at {servers}"
+    sink = later.writeStream.format("pylogtable").option("keepOffsets", True)
+    sink = sink.option("checkpointLocation", str(tmp_path / "d")).trigger(availableNow=True)
+    with pytest.raises(Exception, match=said):
+        sink.start(ours.url).awaitTermination(300)
+    check(store, servers, topic)
 
 
 def test_keys_are_where_the_java_producer_puts_them(
@@ -93,6 +104,7 @@ def test_keys_are_where_the_java_producer_puts_them(
     java_writes(topic)
     import_topic(store, topic, bootstrap_servers=servers)
     copy = store.topic(topic)
+    copy.promote()
     first = partitions_of_keys(copy)
     assert set(first) == set(keys)
     copy.append(pa.table({"key": keys, "value": [b"here"] * len(keys)}))
@@ -139,6 +151,7 @@ def test_batch_and_stream_to_kafka_keep_all_but_offsets_and_timestamps(
     query.start().awaitTermination(300)
     assert without_time(streamed) == expected
     ends = topic.end_offsets()
+    topic.promote()
     topic.append(kafka("abc", partition=ints(0, 1, 2)))
     query.start().awaitTermination(300)  # goes on, and commits what the first run has sent
     assert len(without_time(streamed)) == len(expected) + 3

@@ -59,6 +59,7 @@ SIGNATURES = {
         "*allow_gaps",
         "*config",
         "*copy_settings",
+        "*guard",
         "*consumer_settings",
         "*linger_ms",
         "*batch_bytes",
@@ -192,7 +193,7 @@ SIGNATURES = {
     View.history: ["limit"],
 }
 ENGINE_SIGNATURES = {
-    engine.plan_append: ["topic", "*keep_offsets", "*refresh"],
+    engine.plan_append: ["topic", "*keep_offsets", "*refresh", "*app_id"],
     engine.AppendPlan.check_columns: ["schema"],
     engine.AppendPlan.merge_columns: ["schema"],
     engine.AppendPlan.plan_joins: ["staged"],

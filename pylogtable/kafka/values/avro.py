@@ -64,6 +64,7 @@ class AvroFormat:
         self._avro = avro_library()
         parsed, named = parse(schema)
         top = readable(parsed, named)
+        self.type = top.shape.final
         self._is_record = pa.types.is_struct(top.shape.final)
         self._has_fields = bool(top.fields)
         fields = top.fields or (("value", top),)

@@ -24,6 +24,11 @@ class SchemaError(Exception):
 class ValueFormat(Protocol):
     """Decodes the bodies of one schema."""
 
+    @property
+    def type(self) -> pa.DataType | None:
+        """The type of its values, if the schema says it. That of a record is a struct."""
+        ...
+
     def decode(self, bodies: pa.LargeBinaryArray, header_rest: bytes | None) -> Found:
         """`header_rest` is what follows the schema in a header; None: the bodies begin with it."""
         ...

@@ -96,6 +96,17 @@ class Decoder:
             ]
         return _decoded(groups, failures)
 
+    def newest_type(self, subject: str) -> pa.DataType | None:
+        """The type of values with the newest schema of a subject, or with the schema of the file;
+        None if there is none. That of a record is a struct."""
+        if self._local is not None:
+            return self._local.type
+        assert self._registry is not None
+        try:
+            return of_schema(self.format, self._registry.newest(subject)[1]).type
+        except (UnknownSchemaError, SchemaError):
+            return None
+
     def _format_of(self, name: int | str) -> ValueFormat | SchemaError | UnknownSchemaError:
         assert self._registry is not None
         known = self._known.get(name)

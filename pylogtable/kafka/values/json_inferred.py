@@ -33,6 +33,9 @@ class _Group:
 class InferredJson:
     """Decodes values of any type."""
 
+    #: Nothing says it before there are values.
+    type = None
+
     def __init__(self) -> None:
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 

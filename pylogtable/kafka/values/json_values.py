@@ -18,6 +18,7 @@ class JsonFormat:
     def __init__(self, schema: RegisteredSchema) -> None:
         top = type_of(schema)
         self._shape = top.shape
+        self.type = top.shape.final
         self._is_record = pa.types.is_struct(top.shape.final)
         read: Any = top.read if top.read is None else top.read | None
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(read, dec_hook=to_text)

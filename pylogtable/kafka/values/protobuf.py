@@ -40,6 +40,14 @@ class ProtobufFormat:
         self._default = default
         self._columns: dict[str, MessageColumn] = {}
 
+    @property
+    def type(self) -> pa.DataType | None:
+        """That of the message of bodies that do not say which, or of the first one."""
+        try:
+            return self._column(b"" if self._default is not None else b"\x00").type
+        except SchemaError:
+            return None
+
     def decode(self, bodies: pa.LargeBinaryArray, header_rest: bytes | None) -> Found:
         if header_rest is not None:
             return self._decode(bodies, header_rest)

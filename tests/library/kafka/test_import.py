@@ -25,7 +25,7 @@ from pylogtable.kafka import (
     import_start,
     import_topic,
 )
-from pylogtable.kafka.import_run import ImportOptions, ImportReport
+from pylogtable.kafka.import_report import ImportOptions, ImportReport
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
@@ -53,6 +53,16 @@ def source(cluster: MockCluster) -> str:
 def imported(store: Store, cluster: MockCluster, topic: str, **more: Any) -> Any:
     more = {"copy_settings": False, **more}
     return import_topic(store, topic, bootstrap_servers=cluster.servers, **more)
+
+
+def made_by_an_earlier_release(store: Store, cluster: MockCluster, topic: str) -> None:
+    """A copy that is not guarded, with what Kafka's topic has now."""
+    elsewhere = make_store()
+    imported(elsewhere, cluster, topic)
+    there = elsewhere.topic(topic)
+    ((app_id, mark),) = there.at().snapshot.txns.items()
+    here = store.create_topic(topic, PARTITIONS)
+    here.append(there.read().read_all(), keep_offsets=True, txn=(app_id, mark.txn_version))
 
 
 def test_records_come_with_everything_they_have(
@@ -193,12 +203,11 @@ class TestRefused:
         with pytest.raises(InvalidRequestError, match="other columns than Kafka's"):
             imported(store, cluster, source)
 
-    @pytest.mark.parametrize("partitions", [PARTITIONS - 1, PARTITIONS + 1])
-    def test_empty_topic_with_another_number_of_partitions(
-        self, store: Store, cluster: MockCluster, source: str, partitions: int
+    def test_empty_topic_with_more_partitions(
+        self, store: Store, cluster: MockCluster, source: str
     ) -> None:
-        store.create_topic(source, partitions)
-        named = f"has {partitions} partition.s., and Kafka's has {PARTITIONS}"
+        store.create_topic(source, PARTITIONS + 1)
+        named = f"has {PARTITIONS + 1} partition.s., and Kafka's has {PARTITIONS}"
         with pytest.raises(InvalidRequestError, match=named):
             imported(store, cluster, source)
         assert store.topic(source).version == 0
@@ -216,7 +225,7 @@ class TestRefused:
     def test_copy_with_more_partitions_than_kafka(
         self, store: Store, cluster: MockCluster, source: str
     ) -> None:
-        imported(store, cluster, source)
+        made_by_an_earlier_release(store, cluster, source)
         store.topic(source).alter(partitions=PARTITIONS + 1)
         with pytest.raises(InvalidRequestError, match="was created again, or the copy was altered"):
             imported(store, cluster, source)
@@ -224,7 +233,7 @@ class TestRefused:
     def test_copy_with_another_writer(
         self, store: Store, cluster: MockCluster, source: str
     ) -> None:
-        imported(store, cluster, source)
+        made_by_an_earlier_release(store, cluster, source)
         store.topic(source).append(kafka("x", partition=ints(1)))
         cluster.produce(source, 1, [b"taken", b"next"])
         with pytest.raises(CommitConflictError, match="another writer has appended"):
@@ -233,7 +242,7 @@ class TestRefused:
     def test_writer_beside_a_running_import(
         self, store: Store, cluster: MockCluster, source: str
     ) -> None:
-        imported(store, cluster, source)
+        made_by_an_earlier_release(store, cluster, source)
         cluster.produce(source, 0, [b"c"])
 
         def stop() -> bool:
@@ -241,7 +250,10 @@ class TestRefused:
                 store.topic(source).append(kafka("x", partition=ints(0)))
             return False
 
-        with pytest.raises(CommitConflictError, match="partition 0 ends at offset 4, and not at 3"):
+        with (
+            pytest.warns(UserWarning, match="an earlier release has made"),
+            pytest.raises(CommitConflictError, match="partition 0 ends at offset 4, and not at 3"),
+        ):
             imported(store, cluster, source, stop=stop)
 
     def test_kafka_that_ends_before_the_copy(
@@ -255,6 +267,107 @@ class TestRefused:
         topic.append(more, keep_offsets=True, txn=(app_id, sum(topic.end_offsets().values()) + 88))
         with pytest.raises(InvalidRequestError, match=r"ends at offset 91, .* ends at 3"):
             imported(store, cluster, source)
+
+
+class TestGuard:
+    def test_copy_takes_no_record_of_others_until_it_is_promoted(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        report = imported(store, cluster, source)
+        of = f"Kafka's topic '{source}' at {cluster.servers}"
+        assert report.copy_of == of
+        topic = store.topic(source)
+        with pytest.raises(InvalidRequestError, match="append is refused: this topic is a copy of"):
+            topic.append(kafka("x"))
+        cluster.produce(source, 1, [b"c"])
+        assert imported(store, cluster, source).copy_of == of
+        topic.promote()
+        topic.append(kafka("x", partition=ints(1)))
+        before = contents(store._store)
+        said = rf"was promoted in version {topic.version - 1}.*another name \(--name\)"
+        with pytest.raises(InvalidRequestError, match=said):
+            imported(store, cluster, source)
+        assert contents(store._store) == before
+        assert imported(store, cluster, source, name="again").records == 5
+
+    def test_topic_that_was_empty_becomes_a_copy_with_the_partitions_of_kafka(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        store.create_topic(source, PARTITIONS - 2)
+        assert imported(store, cluster, source).records == 4
+        topic = store.topic(source)
+        assert topic.end_offsets() == {0: 3, 1: 0, 2: 1, 3: 0}
+        assert topic.describe().copy_of is not None
+
+    def test_import_that_found_nothing_goes_on_when_kafka_has_more_partitions(
+        self, store: Store, cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The mock cannot add partitions, so the first import sees fewer."""
+        name = cluster.new_topic()
+        cluster.producer.list_topics(name, timeout=30)
+        right = KafkaSource.describe
+        with monkeypatch.context() as fewer:
+            fewer.setattr(KafkaSource, "describe", lambda self: (right(self)[0], 2))
+            assert imported(store, cluster, name).records == 0
+        assert len(store.topic(name).end_offsets()) == 2
+        cluster.produce(name, 3, [b"a"])
+        assert imported(store, cluster, name).offsets == {3: (0, 1)}
+        assert store.topic(name).end_offsets() == {0: 0, 1: 0, 2: 0, 3: 1}
+
+    def test_copy_of_an_earlier_release_is_guarded_if_somebody_asks_for_it(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        made_by_an_earlier_release(store, cluster, source)
+        version = store.topic(source).version
+        with pytest.warns(UserWarning, match=r"--guard \(guard=True\)"):
+            assert imported(store, cluster, source).copy_of == ""
+        assert store.topic(source).version == version
+        assert imported(store, cluster, source, guard=True).copy_of != ""
+        assert imported(store, cluster, source).records == 0
+        with pytest.raises(InvalidRequestError, match="append is refused"):
+            store.topic(source).append(kafka("x"))
+
+    def test_copy_of_another_topic_is_refused_by_name(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        imported(store, cluster, source, name="copy")
+        other = cluster.new_topic()
+        cluster.produce(other, 0, [b"a"])
+        said = f"'copy' is a copy of Kafka's topic '{source}'.*not of Kafka's topic '{other}'"
+        with pytest.raises(InvalidRequestError, match=said):
+            imported(store, cluster, other, name="copy")
+
+    def test_topic_that_a_spark_job_has_written_is_refused_by_name(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        topic = store.create_topic(source, PARTITIONS)
+        first = kafka("0", partition=ints(0), offset=ints(0))
+        topic.append(first, keep_offsets=True, txn=("the-query", 0))
+        before = contents(store._store)
+        with pytest.raises(InvalidRequestError, match=r"app id 'the-query'.*\(keepOffsets\)"):
+            imported(store, cluster, source)
+        assert contents(store._store) == before
+
+    def test_import_that_follows_ends_when_its_copy_is_promoted(
+        self, store: Store, cluster: MockCluster, source: str
+    ) -> None:
+        def stop() -> bool:
+            topic = store.topic(source)
+            if topic.count() == 4 and topic.describe().copy_of.ended is None:  # type: ignore[union-attr]
+                topic.promote()
+                cluster.produce(source, 1, [b"late"])
+            return False
+
+        with pytest.raises(InvalidRequestError, match="was promoted in version"):
+            imported(store, cluster, source, follow=True, stop=stop, linger_ms=50)
+        assert store.topic(source).count() == 4
+
+    def test_address_may_change(self, store: Store, cluster: MockCluster, source: str) -> None:
+        imported(store, cluster, source)
+        elsewhere = cluster.servers.replace("127.0.0.1", "localhost")
+        cluster.produce(source, 1, [b"c"])
+        report = import_topic(store, source, bootstrap_servers=elsewhere, copy_settings=False)
+        assert report.records == 1
 
 
 class TestGroups:
@@ -325,10 +438,15 @@ def test_two_imports_at_once(
 def test_another_writer_beside_an_import(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    made_by_an_earlier_release(store, cluster, source)
+    cluster.produce(source, 0, [b"c"])
     beside(monkeypatch, lambda: store.topic(source).append(kafka(["x"], partition=ints(3))))
-    with pytest.raises(CommitConflictError, match="another writer was here: partition 3"):
+    with (
+        pytest.warns(UserWarning, match="an earlier release has made"),
+        pytest.raises(CommitConflictError, match="another writer was here: partition 3"),
+    ):
         imported(store, cluster, source)
-    assert store.topic(source).end_offsets() == {0: 0, 1: 0, 2: 0, 3: 1}
+    assert store.topic(source).end_offsets() == {0: 3, 1: 0, 2: 1, 3: 1}
 
 
 @pytest.mark.parametrize("moment", ["check_import", "positions_to_resume"])
@@ -336,7 +454,7 @@ def test_another_writer_while_an_import_begins(
     store: Store, cluster: MockCluster, source: str, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Its record must not be taken for one of Kafka: that one would be left out."""
-    imported(store, cluster, source)
+    made_by_an_earlier_release(store, cluster, source)
     cluster.produce(source, 0, [b"c", b"d"])
     right = getattr(import_run, moment)
 
@@ -346,7 +464,10 @@ def test_another_writer_while_an_import_begins(
         return found
 
     monkeypatch.setattr(import_run, moment, append_after)
-    with pytest.raises(CommitConflictError, match="another writer was here: partition 0"):
+    with (
+        pytest.warns(UserWarning, match="an earlier release has made"),
+        pytest.raises(CommitConflictError, match="another writer was here: partition 0"),
+    ):
         imported(store, cluster, source)
     assert store.topic(source).end_offsets()[0] == 4
 
