@@ -7,6 +7,7 @@ Both read the same bytes in this process, and the same schema from a small serve
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import sys
 from typing import Any
@@ -57,7 +58,7 @@ def bodies(records: int) -> list[bytes]:
         fastavro.schemaless_writer(stream, schema, row)
         ends.append(stream.tell())
     written = stream.getvalue()
-    return [written[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [written[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def run(records: int) -> list[Result]:

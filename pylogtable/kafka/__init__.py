@@ -12,17 +12,20 @@ from pylogtable.kafka.import_report import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
 from pylogtable.kafka.typed.redrive import RedriveReport, redrive
 from pylogtable.kafka.values.decoder import Decoded, DecodedGroup, Decoder, Failure, decoder
+from pylogtable.kafka.values.encoder import Encoder, encoder
 
 __all__ = [
     "Decoded",
     "DecodedGroup",
     "Decoder",
+    "Encoder",
     "ExportReport",
     "Failure",
     "ImportProgress",
     "ImportReport",
     "RedriveReport",
     "decoder",
+    "encoder",
     "export_topic",
     "import_topic",
     "redrive",

@@ -74,6 +74,18 @@ SIGNATURES = {
         "*on_progress",
         "*stop",
     ],
+    pylogtable.kafka.redrive: [
+        "store",
+        "topic",
+        "*schema_registry",
+        "*value_schema",
+        "*key_schema",
+        "*registry_settings",
+        "*value_format",
+        "*key_format",
+        "*dry_run",
+        "*stop",
+    ],
     pylogtable.metrics.serve_metrics: [
         "store",
         "port",

@@ -48,13 +48,13 @@ _TIMES = {
 
 
 @dataclass(frozen=True)
-class _Type:
+class AvroType:
     """A type of the writer: as it is read, as a column, and the fewest bytes that it takes."""
 
     read: Any
     shape: Shape
     fewest_bytes: int
-    fields: tuple[tuple[str, _Type], ...] = ()
+    fields: tuple[tuple[str, AvroType], ...] = ()
 
 
 class AvroFormat:
@@ -63,7 +63,7 @@ class AvroFormat:
     def __init__(self, schema: RegisteredSchema) -> None:
         self._avro = avro_library()
         parsed, named = parse(schema)
-        top = _Types(named).type_of(parsed, ())
+        top = readable(parsed, named)
         self.type = top.shape.final
         self._is_record = pa.types.is_struct(top.shape.final)
         self._has_fields = bool(top.fields)
@@ -110,6 +110,11 @@ class AvroFormat:
             raise ValueError("its bytes go on after its last field")
 
 
+def readable(parsed: Any, named: dict[str, Any]) -> AvroType:
+    """How values of a parsed schema are read. Raises SchemaError if they cannot be columns."""
+    return _Types(named).type_of(parsed, ())
+
+
 class _Types:
     """What becomes of the types of one schema. `named` are its records, enums and fixed types."""
 
@@ -118,7 +123,7 @@ class _Types:
         self._numbers = itertools.count()
         self._types_left = MAX_TYPES
 
-    def type_of(self, schema: Any, trail: tuple[str, ...]) -> _Type:
+    def type_of(self, schema: Any, trail: tuple[str, ...]) -> AvroType:
         """`trail` are the records that this is inside of."""
         self._types_left -= 1
         if self._types_left < 0:
@@ -142,25 +147,25 @@ class _Types:
             return made(schema, trail)
         if kind == "enum":
             read = {"type": "enum", "name": self._name(), "symbols": schema["symbols"]}
-            return _Type(read, shapes.plain(pa.string()), 1)
+            return AvroType(read, shapes.plain(pa.string()), 1)
         if kind == "fixed":
             read = {"type": "fixed", "name": self._name(), "size": schema["size"]}
-            return _Type(read, _logical(schema), schema["size"])
-        return _Type(kind, _logical(schema), self._plain(kind).fewest_bytes)
+            return AvroType(read, _logical(schema), schema["size"])
+        return AvroType(kind, _logical(schema), self._plain(kind).fewest_bytes)
 
     def _name(self) -> str:
         """fastavro refuses a name that comes twice."""
         return f"T{next(self._numbers)}"
 
-    def _plain(self, kind: str) -> _Type:
+    def _plain(self, kind: str) -> AvroType:
         if kind == "null":
             # A topic has no type for it. Nothing is lost: what it says is in the schema.
-            return _Type("null", shapes.plain(pa.string()), 0)
+            return AvroType("null", shapes.plain(pa.string()), 0)
         if kind not in _PLAIN:
             raise SchemaError(f"its type {kind!r} is unknown")
-        return _Type(kind, shapes.plain(_PLAIN[kind]), _FIXED_BYTES.get(kind, 1))
+        return AvroType(kind, shapes.plain(_PLAIN[kind]), _FIXED_BYTES.get(kind, 1))
 
-    def _record(self, schema: dict[str, Any], trail: tuple[str, ...]) -> _Type:
+    def _record(self, schema: dict[str, Any], trail: tuple[str, ...]) -> AvroType:
         name = schema["name"]
         if name in trail:
             raise SchemaError(
@@ -174,30 +179,30 @@ class _Types:
             raise SchemaError(f"its record {name!r} has no fields, and a column needs one")
         return self._made_record(fields)
 
-    def _made_record(self, fields: tuple[tuple[str, _Type], ...]) -> _Type:
+    def _made_record(self, fields: tuple[tuple[str, AvroType], ...]) -> AvroType:
         read = _record(self._name(), [(name, part.read) for name, part in fields])
         shape = shapes.struct([(name, part.shape) for name, part in fields])
-        return _Type(read, shape, sum(part.fewest_bytes for _, part in fields), fields)
+        return AvroType(read, shape, sum(part.fewest_bytes for _, part in fields), fields)
 
-    def _array(self, schema: dict[str, Any], trail: tuple[str, ...]) -> _Type:
+    def _array(self, schema: dict[str, Any], trail: tuple[str, ...]) -> AvroType:
         items = self.type_of(schema["items"], trail)
         if not items.fewest_bytes:
             # A damaged number of items would then be believed, however large it is.
             raise SchemaError("it has an array of items that take no bytes")
-        return _Type({"type": "array", "items": items.read}, shapes.list_of(items.shape), 1)
+        return AvroType({"type": "array", "items": items.read}, shapes.list_of(items.shape), 1)
 
-    def _map(self, schema: dict[str, Any], trail: tuple[str, ...]) -> _Type:
+    def _map(self, schema: dict[str, Any], trail: tuple[str, ...]) -> AvroType:
         values = self.type_of(schema["values"], trail)
         entry = _record(self._name(), [("key", "string"), ("value", values.read)])
         shape = shapes.map_of(shapes.plain(pa.string()), values.shape)
-        return _Type({"type": "array", "items": entry}, shape, 1)
+        return AvroType({"type": "array", "items": entry}, shape, 1)
 
-    def _union(self, schema: list[Any], trail: tuple[str, ...]) -> _Type:
+    def _union(self, schema: list[Any], trail: tuple[str, ...]) -> AvroType:
         """As `from_avro` of Spark does it."""
         branches = [None if each == "null" else self.type_of(each, trail) for each in schema]
         some = [branch for branch in branches if branch is not None]
         if not some:
-            return _Type(schema, shapes.plain(pa.string()), 1)
+            return AvroType(schema, shapes.plain(pa.string()), 1)
         reads = [branch.read for branch in some]
         finals = {branch.shape.final for branch in some}
         joined = _WIDER.get(frozenset(map(str, finals))) if len(some) == 2 else None
@@ -210,7 +215,7 @@ class _Types:
             shape = shapes.struct([(name, branch.shape) for name, branch in members])
             reads = [_record(self._name(), [(name, branch.read)]) for name, branch in members]
         rest = iter(reads)
-        return _Type(["null" if b is None else next(rest) for b in branches], shape, 1)
+        return AvroType(["null" if b is None else next(rest) for b in branches], shape, 1)
 
 
 _WIDER = {
@@ -243,7 +248,7 @@ def _logical(schema: dict[str, Any]) -> Shape:
             if precision > 38:
                 raise SchemaError(f"its decimal({precision},{scale}) has more than 38 digits")
             if precision > 0:
-                return shapes.decimal(precision, scale)
+                return shapes.decimal(precision, scale, size)
     if logical == "uuid" and kind == "fixed" and size == 16:
         return shapes.uuid()
     if logical == "date" and kind == "int":

@@ -13,7 +13,6 @@ from pylogtable.kafka.values.protobuf import of_descriptor_set, of_registered, p
 from pylogtable.kafka.values.registry import RegisteredSchema
 
 FORMATS = ("avro", "json-schema", "protobuf", "json")
-#: What registries call them.
 _KINDS = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF", "json": "JSON"}
 
 
@@ -40,15 +39,26 @@ def of_schema(name: str, schema: RegisteredSchema) -> ValueFormat:
     return JsonFormat(schema)
 
 
+def registered_as(name: str) -> str:
+    """What registries call a format."""
+    return _KINDS[name]
+
+
+def read_file(path: Path) -> bytes:
+    """The schema in a file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidRequestError(f"the schema {path} cannot be read: {error}") from error
+
+
 def from_file(name: str, path: Path, message: str | None) -> ValueFormat:
     if message is not None and name != "protobuf":
         raise InvalidRequestError(f"`message` names a message of Protobuf; the format is {name}")
+    content = read_file(path)
     try:
-        content = path.read_bytes()
         if name == "protobuf":
             return of_descriptor_set(content, message)
         return of_schema(name, RegisteredSchema(content.decode(), _KINDS[name]))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"the schema {path} cannot be read: {error}") from error
-    except SchemaError as error:
+    except (SchemaError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"the schema {path} cannot be used: {error}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Annotated, Any, TypedDict
 from urllib.parse import unquote
@@ -36,6 +36,10 @@ class JsonType:
 
     read: Any
     shape: Shape
+    #: Of an object.
+    fields: Mapping[str, JsonType] = field(default_factory=dict)
+    #: Of an array or a map.
+    element: JsonType | None = None
 
 
 _TEXT = JsonType(JsonText, shapes.plain(pa.string()))
@@ -109,7 +113,7 @@ class _Types:
             if not isinstance(node.get("items"), dict) or "prefixItems" in node:
                 return _TEXT
             items = self.type_of(node["items"], root, trail)
-            return JsonType(list[items.read | None], shapes.list_of(items.shape))  # type: ignore[name-defined]
+            return JsonType(list[items.read | None], shapes.list_of(items.shape), {}, items)  # type: ignore[name-defined]
         if kind == "string":
             return _FORMATS.get(node.get("format", ""), _STRING)
         return _PLAIN.get(kind, _TEXT)
@@ -120,13 +124,13 @@ class _Types:
             fields = {name: self.type_of(part, root, trail) for name, part in properties.items()}
             reads = {name: _or_null(part.read) for name, part in fields.items()}
             shape = shapes.struct([(name, part.shape) for name, part in fields.items()])
-            return JsonType(TypedDict("Object", reads, total=False), shape)  # type: ignore[operator]
+            return JsonType(TypedDict("Object", reads, total=False), shape, fields)  # type: ignore[operator]
         values = node.get("additionalProperties")
         if not isinstance(values, dict):
             return _TEXT
         part = self.type_of(values, root, trail)
         shape = shapes.map_of_dicts(shapes.plain(pa.string()), part.shape)
-        return JsonType(dict[str, _or_null(part.read)], shape)  # type: ignore[misc]
+        return JsonType(dict[str, _or_null(part.read)], shape, {}, part)  # type: ignore[misc]
 
     def _one_of(self, branches: Any, root: Any, trail: tuple[int, ...]) -> JsonType:
         some = [branch for branch in branches if branch != {"type": "null"}]

@@ -1,43 +1,52 @@
-"""From objects of Python to columns: what `pa.array` makes of them, and what that becomes.
+"""From objects of Python to columns, and back.
 
-Decoders give plain objects (integers for times, bytes for decimals), and whole columns are then
-turned into what they mean. A value that does not fit raises, and says why.
+Decoders give plain objects (integers for times, bytes for decimals), which `pa.array` makes columns
+of. Whole columns are then turned into what they mean; encoders go the other way. A value that does
+not fit raises, and says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Context
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Finish = Callable[[pa.Array], pa.Array]
+Turn = Callable[[pa.Array], pa.Array]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TIMESTAMP_NTZ = pa.timestamp("us")
 #: The years 1 to 9999, in which Python, Spark and Delta agree: the first and the last day.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_EXACT = Context(prec=76)
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`raw` is the type that `pa.array` gives the objects. `finish` makes `final` of that; None: it
-    is that already. All fields, elements and values of maps may be null: a later schema may allow
-    it, and the column should stay what it is."""
+    """`raw` is the type that `pa.array` gives the objects. `finish` makes `final` of that, and
+    `start` is the way back; None: it is that already. All fields, elements and values of maps may
+    be null: a later schema may allow it, and the column should stay what it is."""
 
     raw: pa.DataType
     final: pa.DataType
-    finish: Finish | None = None
+    finish: Turn | None = None
+    start: Turn | None = None
 
     def array(self, objects: Sequence[object]) -> pa.Array:
         return self.array_of(pa.array(objects, self.raw))
 
     def array_of(self, raw: pa.Array) -> pa.Array:
         return raw if self.finish is None else self.finish(raw)
+
+    def raw_of(self, column: pa.Array) -> pa.Array:
+        """Of a column whose type fits into `final`."""
+        final = column if column.type == self.final else column.cast(self.final)
+        return final if self.start is None else self.start(_compact(final))
 
 
 def plain(arrow: pa.DataType) -> Shape:
@@ -53,7 +62,13 @@ def struct(fields: Sequence[tuple[str, Shape]]) -> Shape:
         children = [shape.array_of(array.field(number)) for number, shape in enumerate(shapes)]
         return _like(array, final, 1, children)
 
-    return Shape(raw, final, finish if any(shape.finish for shape in shapes) else None)
+    def start(array: pa.StructArray) -> pa.StructArray:
+        children = [shape.raw_of(array.field(number)) for number, shape in enumerate(shapes)]
+        return _like(array, raw, 1, children)
+
+    if not any(shape.finish for shape in shapes):
+        return Shape(raw, final)
+    return Shape(raw, final, finish, start)
 
 
 def list_of(element: Shape) -> Shape:
@@ -63,12 +78,16 @@ def list_of(element: Shape) -> Shape:
     def finish(array: pa.ListArray) -> pa.ListArray:
         return _like(array, final, 2, [element.array_of(array.values)])
 
-    return Shape(raw, final, finish if element.finish else None)
+    def start(array: pa.ListArray) -> pa.ListArray:
+        return _like(array, raw, 2, [element.raw_of(array.values)])
+
+    return Shape(raw, final, finish, start) if element.finish else Shape(raw, final)
 
 
 def map_of(key: Shape, value: Shape) -> Shape:
     """Of objects that are lists of `{"key": …, "value": …}`."""
     entry = pa.struct([pa.field("key", key.raw), pa.field("value", value.raw)])
+    raw = pa.list_(pa.field("element", entry))
     final = pa.map_(key.final, pa.field("value", value.final))
 
     def finish(array: pa.ListArray) -> pa.MapArray:
@@ -80,7 +99,11 @@ def map_of(key: Shape, value: Shape) -> Shape:
         )
         return _like(array, final, 2, [entries])
 
-    return Shape(pa.list_(pa.field("element", entry)), final, finish)
+    def start(array: pa.MapArray) -> pa.ListArray:
+        parts = [key.raw_of(array.keys), value.raw_of(array.items)]
+        return _like(array, raw, 2, [pa.StructArray.from_arrays(parts, fields=list(entry))])
+
+    return Shape(raw, final, finish, start)
 
 
 def map_of_dicts(key: Shape, value: Shape) -> Shape:
@@ -105,7 +128,7 @@ def date() -> Shape:
         _check_range(array, _FIRST_DAY, _LAST_DAY, "date")
         return array.cast(pa.date32())
 
-    return Shape(pa.int32(), pa.date32(), finish)
+    return Shape(pa.int32(), pa.date32(), finish, lambda array: array.cast(pa.int32()))
 
 
 def timestamp(unit: str, has_zone: bool = True) -> Shape:
@@ -122,11 +145,16 @@ def timestamp(unit: str, has_zone: bool = True) -> Shape:
         values = pc.fill_null(array, 0).to_numpy() // 1000
         return pa.array(values, mask=_nulls(array)).cast(final)
 
-    return Shape(pa.int64(), final, finish)
+    def start(array: pa.Array) -> pa.Array:
+        # Arrow refuses to lose digits, such as microseconds of a timestamp-millis.
+        return array.cast(pa.timestamp(unit, final.tz)).cast(pa.int64())
+
+    return Shape(pa.int64(), final, finish, start)
 
 
-def decimal(precision: int, scale: int) -> Shape:
-    """Of bytes: the unscaled value, big-endian in two's complement."""
+def decimal(precision: int, scale: int, size: int | None = None) -> Shape:
+    """Of bytes: the unscaled value, big-endian in two's complement; as many as `size`, or as few as
+    it takes."""
     final = pa.decimal128(precision, scale)
 
     def finish(array: pa.BinaryArray) -> pa.Array:
@@ -136,7 +164,15 @@ def decimal(precision: int, scale: int) -> Shape:
         made.validate(full=True)  # that the digits fit into the precision
         return pc.if_else(array.is_valid(), made, None)
 
-    return Shape(pa.binary(), final, finish)
+    def start(array: pa.Array) -> pa.BinaryArray:
+        numbers = (
+            None if each is None else int(each.scaleb(scale, _EXACT)) for each in array.to_pylist()
+        )
+        return pa.array(
+            [None if n is None else _twos_complement(n, size) for n in numbers], pa.binary()
+        )
+
+    return Shape(pa.binary(), final, finish, start)
 
 
 def uuid() -> Shape:
@@ -154,13 +190,29 @@ def uuid() -> Shape:
         )
         return pc.if_else(array.is_valid(), made, None)
 
-    return Shape(pa.binary(), pa.string(), finish)
+    def start(array: pa.StringArray) -> pa.BinaryArray:
+        texts = pc.replace_substring(array, "-", "").to_pylist()
+        return pa.array([None if each is None else bytes.fromhex(each) for each in texts])
+
+    return Shape(pa.binary(), pa.string(), finish, start)
 
 
 def _like(raw: pa.Array, final: pa.DataType, buffers: int, children: list[pa.Array]) -> pa.Array:
     """A nested array with the nulls and the lengths of `raw`, which `pa.array` has made."""
     assert raw.offset == 0
     return pa.Array.from_buffers(final, len(raw), raw.buffers()[:buffers], children=children)
+
+
+def _compact(array: pa.Array) -> pa.Array:
+    """A nested array that begins at the beginning, as `_like` needs it."""
+    if not pa.types.is_nested(array.type) or array.offset == 0:
+        return array
+    return array.take(pa.array(np.arange(len(array))))
+
+
+def _twos_complement(number: int, size: int | None) -> bytes:
+    fewest = (number + (number < 0)).bit_length() // 8 + 1
+    return number.to_bytes(fewest if size is None else size, "big", signed=True)
 
 
 def _check_range(array: pa.Array, first: int, last: int, what: str) -> None:
