@@ -351,7 +351,8 @@ class Topic(TopicWrites, TopicJobs):
         auto_offset_reset: str = "earliest",
         columns: Sequence[str] | None = None,
         max_records: int = 500,
-        lease_ms: int = 30_000,
+        lease_ms: int = 10_000,
+        max_poll_interval_ms: int = 300_000,
         follow: bool = False,
     ) -> Consumer:
         """A consumer that reads this topic for a group and can commit its positions.
@@ -360,7 +361,8 @@ class Topic(TopicWrites, TopicJobs):
         - None: this consumer reads all partitions.
         - `(index, count)`: a static member. It reads every `count`-th partition from `index` on.
         - a name: a dynamic member. It shares the partitions with the other dynamic members, under a
-          lease of `lease_ms` that `poll` and `commit` renew.
+          lease of `lease_ms`. A thread renews the lease while the process lives. It leaves the
+          group if the program neither polls nor commits for `max_poll_interval_ms`.
 
         `auto_offset_reset` says where to start without a committed position, or if that position is
         no longer in the log: "earliest", "latest", "none" (raise an error) or "by_duration:PT1H".
@@ -369,7 +371,14 @@ class Topic(TopicWrites, TopicJobs):
         instead of ending.
         """
         options = ConsumerOptions(
-            group, member, auto_offset_reset, columns, max_records, lease_ms, follow
+            group=group,
+            member=member,
+            auto_offset_reset=auto_offset_reset,
+            columns=columns,
+            max_records=max_records,
+            lease_ms=lease_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            follow=follow,
         )
         return open_consumer(self.name, self._log, self.at, options)
 

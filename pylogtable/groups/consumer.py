@@ -1,9 +1,9 @@
 """Reading a topic as a member of a consumer group, one batch at a time.
 
-There is no background thread. `poll` and `commit` do everything in the caller's thread: renew
-leases, take or give up partitions, and look for new records. Nothing is committed unless the caller
-asks for it. Records that were polled but not committed are read again after a restart, or by the
-next owner of the partition: at-least-once delivery, as in Kafka.
+`poll` and `commit` do everything in the caller's thread: take or give up partitions, and look for
+new records. A thread beside it does nothing but renew the lease of a dynamic member. Nothing is
+committed unless the caller asks for it. Records that were polled but not committed are read again
+after a restart, or by the next owner of the partition: at-least-once delivery, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from pylogtable.format.group_model import MAX_LEASE_MS
 from pylogtable.format.paths import check_member_name
 from pylogtable.format.schema import column_schema
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.groups.dynamic_member import DynamicMember
 from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.group import Group
-from pylogtable.groups.member import DynamicMember, Member, StaticMember
+from pylogtable.groups.heart import Heart
+from pylogtable.groups.member import Member, StaticMember
 from pylogtable.groups.positions_plan import check_metadata, check_offsets
 from pylogtable.groups.starting_point import StartingPoint, parse_policy
 from pylogtable.log.topic_log import TopicLog
@@ -50,6 +52,7 @@ class ConsumerOptions:
     columns: Sequence[str] | None
     max_records: int
     lease_ms: int
+    max_poll_interval_ms: int
     follow: bool
 
 
@@ -116,7 +119,7 @@ class Consumer(Closing):
                 # Other members still hold partitions of this member's share.
                 self._runtime.pause(self._member.longest_pause_seconds)
 
-    def poll(self, max_records: int | None = None, timeout: float | None = None) -> pa.Table:
+    def poll(self, timeout: float | None = None, *, max_records: int | None = None) -> pa.Table:
         """The next records, at most `max_records`. They are in offset order inside each partition,
         and taken evenly from all partitions that have some. No record is skipped.
 
@@ -128,27 +131,32 @@ class Consumer(Closing):
         self._check_open()
         count = self._max_records if max_records is None else _check_count(max_records)
         seconds = None if timeout is None else _check_timeout(timeout)
-        began, attempt, late_reads = self._runtime.monotonic(), 0, 0
+        began, attempt = self._runtime.monotonic(), 0
         while True:
-            with new_operation(self._longest_silence(began, seconds)):
-                self._update_assignment()
-                before, partitions = self._fetcher.positions, self._view.partition_count
-                table = self._fetch(count)
-            if table.num_rows and self._member.is_lease_valid():
-                return table
+            table = self._poll_once(count, began, seconds)
             if table.num_rows:
-                # Reading took longer than the lease: another member may own the partitions now.
-                self._fetcher.rewind(before)
-                late_reads += 1
-                self._check_pace(late_reads)
-                continue
-            if self._view.partition_count != partitions:
-                continue
+                return table
             wait = self._pause_before(attempt, began, seconds)
             if wait is None:
                 return table
             self._runtime.pause(wait)
             attempt += 1
+
+    def _poll_once(self, count: int, began: float, timeout: float | None) -> pa.Table:
+        """The next records that are there now."""
+        late_reads = 0
+        while True:
+            with new_operation(self._longest_silence(began, timeout)):
+                self._update_assignment()
+                before, partitions = self._fetcher.positions, self._view.partition_count
+                table = self._fetch(count)
+            if table.num_rows and not self._member.is_lease_valid():
+                # Reading took longer than the lease: another member may own the partitions now.
+                self._fetcher.rewind(before)
+                late_reads += 1
+                self._check_pace(late_reads)
+            elif table.num_rows or self._view.partition_count == partitions:
+                return table
 
     def commit(
         self, positions: Mapping[int, int] | None = None, metadata: str = ""
@@ -336,9 +344,9 @@ class Consumer(Closing):
     def _check_pace(self, late_reads: int) -> None:
         if late_reads >= MAX_LATE_READS:
             raise InvalidRequestError(
-                f"member {self.member!r} of group {self.group!r} needed longer than its lease to "
-                f"read a batch, {late_reads} times in a row. Use a longer lease_ms or a smaller "
-                "max_records"
+                f"a member of group {self.group!r} lost its lease while it read a batch, "
+                f"{late_reads} times in a row: its heartbeat did not reach the store in time. Use "
+                "a longer lease_ms or a smaller max_records"
             )
 
     def _check_open(self) -> None:
@@ -362,11 +370,13 @@ def open_consumer(
             f"lease_ms must be at most {MAX_LEASE_MS:,} (24 hours), not {lease_ms:,}: a longer "
             "lease would not be believed"
         )
+    check_number("max_poll_interval_ms", options.max_poll_interval_ms, MIN_LEASE_MS)
     group = Group(options.group, topic_name, log)
     member: Member
     if isinstance(options.member, str):
         check_member_name(options.member)
-        member = DynamicMember(group, options.member, lease_ms)
+        heart = Heart(log.runtime, options.max_poll_interval_ms)
+        member = DynamicMember(group, options.member, lease_ms, heart)
     else:
         member = StaticMember(group, *_static(options.member))
     return Consumer(topic_name, member, newest, log.runtime, options)

@@ -1,6 +1,7 @@
 """Dynamic members of one group poll, commit, die or are late, in any order, and commit any number
 of times between two polls. Whoever gets a partition begins at its committed position. No record is
-committed twice, no position goes back, and in the end every record is committed."""
+committed twice, no position goes back, and in the end every record is committed. Their hearts beat
+at any moment, and change nothing but leases."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from hypothesis.stateful import (
 
 from pylogtable import CommitConflictError, Consumer
 from pylogtable.format.group_model import GroupState
-from pylogtable.groups.member import DynamicMember
+from pylogtable.groups.dynamic_member import DynamicMember
 from pylogtable.groups.membership_plan import owned
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
@@ -28,6 +29,12 @@ from tests.depth import rounds
 
 LEASE_MS = 1_000
 PARTITIONS = 3
+ONCE = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
 
 
 @dataclass
@@ -81,6 +88,27 @@ class Consumers(RuleBasedStateMachine):
     @rule(data=st.data())
     def look(self, data: st.DataObject) -> None:
         self.pick(data).consumer.assignment()
+
+    @precondition(lambda self: self.workers)
+    @rule(data=st.data())
+    def beat(self, data: st.DataObject) -> None:
+        """Only polls and commits change who owns what. A beat that comes too late leaves the rest
+        to them."""
+        worker = self.pick(data)
+        member = worker.consumer._member
+        assert isinstance(member, DynamicMember)
+        before = self.owners(), member.member_id, dict(member.tenures)
+        was_held = member.is_lease_valid()
+        member.beat()
+        assert before == (self.owners(), member.member_id, dict(member.tenures))
+        if was_held:
+            assert member.is_lease_valid()
+            self.clock.tick(LEASE_MS * 2 // 3 - 1)
+            assert member.is_lease_valid()
+
+    def owners(self) -> dict[int, str | None]:
+        rows = self.group.describe().rows if self.topic.groups() else ()
+        return {row.partition: row.member for row in rows}
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
@@ -157,7 +185,7 @@ class Consumers(RuleBasedStateMachine):
 
     def read(self, worker: Worker, count: int) -> int:
         """Poll. Each partition goes on where this member was, or else at its position."""
-        table = worker.consumer.poll(count)
+        table = worker.consumer.poll(max_records=count)
         self.what_another_owns_is_lost()
         for partition in worker.owned():
             worker.next.setdefault(partition, self.committed.get(partition, 0))
@@ -179,8 +207,7 @@ class Consumers(RuleBasedStateMachine):
     @invariant()
     def what_another_owns_is_lost(self) -> None:
         """By the group's newest state, whatever the members believe."""
-        rows = self.group.describe().rows if self.topic.groups() else ()
-        owners = {row.partition: row.member for row in rows}
+        owners = self.owners()
         for worker in self.workers:
             member = worker.consumer.member
             worker.next = {
@@ -214,15 +241,17 @@ def test_members_that_only_compare_what_they_own_are_found_out(
     def since_it_joined(held: dict[int, int], state: GroupState, name: str) -> dict[int, int]:
         return dict.fromkeys(owned(state, name), min(held.values(), default=state.number))
 
-    monkeypatch.setattr("pylogtable.groups.member.tenures", since_it_joined)
-    once = settings(
-        max_examples=200,
-        stateful_step_count=40,
-        phases=[Phase.generate],
-        report_multiple_bugs=False,
-    )
+    monkeypatch.setattr("pylogtable.groups.dynamic_member.tenures", since_it_joined)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Consumers, settings=once)
+        run_state_machine_as_test(Consumers, settings=ONCE)
+
+
+def test_beats_that_take_and_give_partitions_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DynamicMember, "_renewed", DynamicMember._shared)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Consumers, settings=ONCE)
 
 
 TestConsumers = Consumers.TestCase
