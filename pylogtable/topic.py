@@ -23,8 +23,10 @@ from pylogtable.format.model import Change
 from pylogtable.format.paths import seen_in
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
+from pylogtable.groups.consumer import Consumer
 from pylogtable.groups.group import Group, describe_groups, expire_groups
+from pylogtable.groups.opening import open_consumer
+from pylogtable.groups.options import Callbacks, ConsumerOptions, OnPartitions
 from pylogtable.groups.report import GroupDescription
 from pylogtable.jobs.delete_records_plan import plan_delete_records
 from pylogtable.log.group_objects import load_groups
@@ -354,6 +356,9 @@ class Topic(TopicWrites, TopicJobs):
         lease_ms: int = 10_000,
         max_poll_interval_ms: int = 300_000,
         follow: bool = False,
+        on_assign: OnPartitions | None = None,
+        on_revoke: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
     ) -> Consumer:
         """A consumer that reads this topic for a group and can commit its positions.
 
@@ -369,6 +374,11 @@ class Topic(TopicWrites, TopicJobs):
 
         `poll` returns at most `max_records`. With `follow=True`, iteration waits for new records
         instead of ending.
+
+        `on_assign(consumer, partitions)` is called when the consumer has got partitions,
+        `on_revoke` before it gives some up, so that it can still commit, and `on_lost` after its
+        lease or position was lost (or `on_revoke`, if there is no `on_lost`). They are called in
+        the thread that polls, and by `close`.
         """
         options = ConsumerOptions(
             group=group,
@@ -379,6 +389,7 @@ class Topic(TopicWrites, TopicJobs):
             lease_ms=lease_ms,
             max_poll_interval_ms=max_poll_interval_ms,
             follow=follow,
+            callbacks=Callbacks(on_assign, on_revoke, on_lost),
         )
         return open_consumer(self.name, self._log, self.at, options)
 

@@ -72,6 +72,7 @@ class DynamicMember:
         self._settled_in = -1
         self._partition_count = 0
         self.longest_pause_seconds = min(LONGEST_PAUSE_SECONDS, lease_ms / 10_000)
+        self.look_seconds = lease_ms / 10_000
         self.member_id: str | None = None
         self._tenures: dict[int, int] = {}
         self._offered_on_ms = -1  # the lease of the last offer
@@ -105,6 +106,18 @@ class DynamicMember:
                 self._join()
             self._heart.add(self)
         return self._tenures
+
+    @property
+    def needs_store(self) -> bool:
+        held = self._held()
+        return held is None or self._is_due(held) or not self._has_looked()
+
+    def prepare(self, partition_count: int) -> None:
+        if self.member_id is None:
+            self.assigned(partition_count)
+        elif not self._is_beating:
+            with self._lock, suppress(CommitConflictError):
+                self._freshen()
 
     def committed(self) -> Mapping[int, int]:
         return committed_offsets(self._state)
@@ -292,20 +305,27 @@ class DynamicMember:
     def _freshen(self) -> None:
         """Renew the lease if it is time, or look at the newest state if the last look was a while
         ago. Who is not a member any more notices it here."""
-        now_ms, member, held = self._now(), self.member_id, self._held()
+        member, held = self.member_id, self._held()
         if member is None or held is None:
             return
-        looked_at_ms = self._looked_at_ms
-        if is_due(now_ms, held.lease_until_ms, self._lease_ms):
+        if self._is_due(held):
             make = self._renewed if self._is_heard else self._shared
             self._change(member, lambda state, now_ms: make(state, member, now_ms))
-        elif looked_at_ms is None or not 0 <= now_ms - looked_at_ms < self._lease_ms // 10:
+        elif not self._has_looked():
 
             def look(state: GroupState | None, now_ms: int) -> None:
                 check_member(state, member, now_ms)
 
             self._change(member, look)
             self._settled_in = -1  # a lease may have run out since
+
+    def _is_due(self, held: GroupMember) -> bool:
+        return is_due(self._now(), held.lease_until_ms, self._lease_ms)
+
+    def _has_looked(self) -> bool:
+        """True if the last look at the group was a short while ago."""
+        looked_at_ms = self._looked_at_ms
+        return looked_at_ms is not None and 0 <= self._now() - looked_at_ms < self._lease_ms // 10
 
     def _to_give(self) -> tuple[int, ...] | None:
         """The partitions to give up, by the state that the member knows. None if there is nothing

@@ -6,6 +6,7 @@ any user of the group, and needs no lease. For a `DynamicMember` see `dynamic_me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -41,10 +42,21 @@ class Member(Protocol):
     def longest_pause_seconds(self) -> float:
         """How long the consumer may wait between two looks at the log."""
 
+    @property
+    def look_seconds(self) -> float:
+        """How often others may expect it to look whether they wait for partitions."""
+
+    @property
+    def needs_store(self) -> bool:
+        """True if the next `assigned` sends requests."""
+
     def assigned(self, partition_count: int, revoke: Revoke | None = None) -> Mapping[int, int]:
         """The member's partitions, with their tenures. The topic has `partition_count` of them. A
         dynamic member joins or renews its lease here if it has to. `revoke` is called with
         partitions before they are given up."""
+
+    def prepare(self, partition_count: int) -> None:
+        """Do the requests of the next `assigned` that it does not need `revoke` for."""
 
     def committed(self) -> Mapping[int, int]:
         """The committed positions that the member knows, by partition."""
@@ -69,7 +81,9 @@ class StaticMember:
 
     member_id = None
     has_full_share = True
+    needs_store = False
     longest_pause_seconds = LONGEST_PAUSE_SECONDS
+    look_seconds = math.inf
 
     def __init__(self, group: Group, index: int, count: int) -> None:
         self._group = group
@@ -89,6 +103,9 @@ class StaticMember:
         """It never gives up a partition, so `revoke` is not called."""
         self._partition_count = partition_count
         return self.tenures
+
+    def prepare(self, partition_count: int) -> None:
+        pass
 
     def committed(self) -> Mapping[int, int]:
         """Read once. If someone else moves a position later, the next commit is refused."""

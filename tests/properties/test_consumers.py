@@ -1,7 +1,8 @@
 """Dynamic members of one group poll, commit, die or are late, in any order, and commit any number
 of times between two polls. Whoever gets a partition begins at its committed position. No record is
 committed twice, no position goes back, and in the end every record is committed. Their hearts beat
-at any moment, and change nothing but leases."""
+at any moment, and change nothing but leases. Some are told of their partitions: before these are
+given up, and of each just once."""
 
 from __future__ import annotations
 
@@ -44,6 +45,8 @@ class Worker:
     next: dict[int, int] = field(default_factory=dict)
     #: The same, as a process remembers it that does not know what it has lost.
     remembered: dict[int, int] = field(default_factory=dict)
+    #: The partitions that it was told it has; None if it does not listen.
+    told: set[int] | None = None
 
     def owned(self) -> set[int]:
         """The partitions whose records it would return now, without reading the group's state."""
@@ -71,9 +74,26 @@ class Consumers(RuleBasedStateMachine):
         self.topic.append(kafka(["k"] * count, partition=ints(*[partition] * count)))
 
     @precondition(lambda self: len(self.workers) < 3)
-    @rule(name=st.sampled_from("ab"))
-    def start(self, name: str) -> None:
-        self.workers.append(Worker(self.topic.consumer("g", name, lease_ms=LEASE_MS)))
+    @rule(name=st.sampled_from("ab"), listens=st.booleans())
+    def start(self, name: str, listens: bool) -> None:
+        told: set[int] = set()
+
+        def assign(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+            assert not told.intersection(partitions)
+            told.update(partitions)
+
+        def revoke(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+            owners = self.owners()
+            assert all(owners[number] == consumer.member for number in partitions)
+            lose(consumer, partitions)
+
+        def lose(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+            assert told.issuperset(partitions)
+            told.difference_update(partitions)
+
+        heard = {"on_assign": assign, "on_revoke": revoke, "on_lost": lose} if listens else {}
+        consumer = self.topic.consumer("g", name, lease_ms=LEASE_MS, **heard)  # type: ignore[arg-type]
+        self.workers.append(Worker(consumer, told=told if listens else None))
 
     @rule(ms=st.sampled_from([50, 100, 350, 700, LEASE_MS]))
     def time_passes(self, ms: int) -> None:
@@ -187,6 +207,8 @@ class Consumers(RuleBasedStateMachine):
         """Poll. Each partition goes on where this member was, or else at its position."""
         table = worker.consumer.poll(max_records=count)
         self.what_another_owns_is_lost()
+        if worker.told is not None:
+            assert worker.told == set(worker.consumer._tenures)
         for partition in worker.owned():
             worker.next.setdefault(partition, self.committed.get(partition, 0))
         places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
