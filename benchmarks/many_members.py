@@ -135,8 +135,8 @@ def _work(
 
     def join(consumer: Any) -> None:
         while len(consumer.assignment()) != 1:
-            consumer.poll(1)
-        consumer.poll(1)
+            consumer.poll(max_records=1)
+        consumer.poll(max_records=1)
 
     def loop(consumer: Any, work: Work, end: float, *, commits: bool) -> None:
         chance = random.Random(str(consumer))
@@ -145,7 +145,7 @@ def _work(
             began = time.monotonic()
             if began >= end:
                 return
-            consumer.poll(1)
+            consumer.poll(max_records=1)
             asked = time.monotonic()
             if commits:
                 try:

@@ -45,6 +45,7 @@ _MODULES = {
     "format.schema": ("is_kafka_shaped",),
     "groups.consumer": ("Consumer",),
     "groups.group": ("Group",),
+    "groups.records": ("ConsumerRecord",),
     "groups.report": (
         "GROUPS_SCHEMA",
         "GroupDescription",
@@ -52,6 +53,7 @@ _MODULES = {
         "GroupRow",
         "ResetReport",
     ),
+    "groups.store_consumer": ("StoreConsumer",),
     "groups.store_group": ("StoreGroup",),
     "jobs.erase": ("EraseReport",),
     "jobs.retention": ("RetentionReport",),

@@ -25,11 +25,13 @@ from pylogtable.format.config import TOPIC_CONFIG_KEYS as TOPIC_CONFIG_KEYS
 from pylogtable.format.schema import is_kafka_shaped as is_kafka_shaped
 from pylogtable.groups.consumer import Consumer as Consumer
 from pylogtable.groups.group import Group as Group
+from pylogtable.groups.records import ConsumerRecord as ConsumerRecord
 from pylogtable.groups.report import GROUPS_SCHEMA as GROUPS_SCHEMA
 from pylogtable.groups.report import GroupDescription as GroupDescription
 from pylogtable.groups.report import GroupLag as GroupLag
 from pylogtable.groups.report import GroupRow as GroupRow
 from pylogtable.groups.report import ResetReport as ResetReport
+from pylogtable.groups.store_consumer import StoreConsumer as StoreConsumer
 from pylogtable.groups.store_group import StoreGroup as StoreGroup
 from pylogtable.jobs.erase import EraseReport as EraseReport
 from pylogtable.jobs.retention import RetentionReport as RetentionReport

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import wraps
+from inspect import iscoroutinefunction
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
@@ -99,9 +100,11 @@ def operation(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def operations(public: Class) -> Class:
-    """Make every public method of a class an operation."""
+    """Make every public method of a class an operation. Asynchronous ones do their work in those
+    that are not."""
     for name, member in list(vars(public).items()):
-        if isinstance(member, FunctionType) and not name.startswith("_"):
+        is_method = isinstance(member, FunctionType) and not name.startswith("_")
+        if is_method and not iscoroutinefunction(member):
             setattr(public, name, operation(member))
     return public
 

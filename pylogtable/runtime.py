@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pylogtable.errors import InvalidRequestError
@@ -59,6 +61,13 @@ def _in_background(work: Callable[[], None]) -> None:
         work()
 
 
+def _beside_the_program(work: Callable[[], None]) -> None:
+    """The work ends by itself, or with the process. Where no thread can be started, it is not
+    done."""
+    with suppress(RuntimeError):
+        threading.Thread(target=work, name="pylogtable heartbeat", daemon=True).start()
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The outside world as the library sees it; `pylogtable.open` makes one and hands it down.
@@ -73,6 +82,10 @@ class Runtime:
     chance: Callable[[], float] = random.random
     #: Does work that nobody waits for. It must not raise.
     later: Callable[[Callable[[], None]], None] = _in_background
+    #: Does work that goes on while the program does something else. It must not raise.
+    beside: Callable[[Callable[[], None]], None] = _beside_the_program
+    #: A forked process has its parent's objects, and none of its threads.
+    process_id: Callable[[], int] = os.getpid
     #: How long the outcome of a commit may stay unknown before `CommitUnknownError` is raised.
     patience_seconds: float = PATIENCE_SECONDS
 

@@ -44,6 +44,7 @@ from pylogtable.operation import Threads, operations
 from pylogtable.runtime import Runtime, patience_in
 from pylogtable.storage.base import Created, ObjectStore
 from pylogtable.storage.open import open_store
+from pylogtable.store_consumers import StoreConsumers
 from pylogtable.topic import Topic
 from pylogtable.topics.column_types import GivenType, make_fields
 from pylogtable.topics.overview import overview_html
@@ -65,7 +66,7 @@ _DAMAGED = (CorruptTopicError, UnsupportedFormatError)
 
 
 @operations
-class Store:
+class Store(StoreConsumers):
     """A store of topics below one URL. `pylogtable.open` makes one.
 
     >>> store = pylogtable.open("s3://bucket/logs")

@@ -23,8 +23,10 @@ from pylogtable.format.model import Change, CopyOf
 from pylogtable.format.paths import seen_in
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.groups.consumer import Consumer, ConsumerOptions, open_consumer
+from pylogtable.groups.consumer import Consumer
 from pylogtable.groups.group import Group, describe_groups, expire_groups
+from pylogtable.groups.opening import open_consumer
+from pylogtable.groups.options import Callbacks, ConsumerOptions, OnPartitions
 from pylogtable.groups.report import GroupDescription
 from pylogtable.jobs.delete_records_plan import plan_delete_records
 from pylogtable.log.group_objects import load_groups
@@ -389,8 +391,12 @@ class Topic(TopicWrites, TopicJobs):
         auto_offset_reset: str = "earliest",
         columns: Sequence[str] | None = None,
         max_records: int = 500,
-        lease_ms: int = 30_000,
+        lease_ms: int = 10_000,
+        max_poll_interval_ms: int = 300_000,
         follow: bool = False,
+        on_assign: OnPartitions | None = None,
+        on_revoke: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
     ) -> Consumer:
         """A consumer that reads this topic for a group and can commit its positions.
 
@@ -398,16 +404,30 @@ class Topic(TopicWrites, TopicJobs):
         - None: this consumer reads all partitions.
         - `(index, count)`: a static member. It reads every `count`-th partition from `index` on.
         - a name: a dynamic member. It shares the partitions with the other dynamic members, under a
-          lease of `lease_ms` that `poll` and `commit` renew.
+          lease of `lease_ms`. A thread renews the lease while the process lives. It leaves the
+          group if the program neither polls nor commits for `max_poll_interval_ms`.
 
         `auto_offset_reset` says where to start without a committed position, or if that position is
         no longer in the log: "earliest", "latest", "none" (raise an error) or "by_duration:PT1H".
 
         `poll` returns at most `max_records`. With `follow=True`, iteration waits for new records
         instead of ending.
+
+        `on_assign(consumer, partitions)` is called when the consumer has got partitions,
+        `on_revoke` before it gives some up, so that it can still commit, and `on_lost` after its
+        lease or position was lost (or `on_revoke`, if there is no `on_lost`). They are called in
+        the thread that polls, and by `close`.
         """
         options = ConsumerOptions(
-            group, member, auto_offset_reset, columns, max_records, lease_ms, follow
+            group=group,
+            member=member,
+            auto_offset_reset=auto_offset_reset,
+            columns=columns,
+            max_records=max_records,
+            lease_ms=lease_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            follow=follow,
+            callbacks=Callbacks(on_assign, on_revoke, on_lost),
         )
         return open_consumer(self.name, self._log, self.at, options)
 

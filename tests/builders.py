@@ -83,6 +83,7 @@ def runtime(clock: Callable[[], int] | None = None) -> Runtime:
         pause=pause,
         chance=lambda: 0.5,
         later=lambda work: work(),
+        beside=lambda work: None,
     )
 
 

@@ -1,60 +1,43 @@
 """Reading a topic as a member of a consumer group, one batch at a time.
 
-There is no background thread. `poll` and `commit` do everything in the caller's thread: renew
-leases, take or give up partitions, and look for new records. Nothing is committed unless the caller
-asks for it. Records that were polled but not committed are read again after a restart, or by the
-next owner of the partition: at-least-once delivery, as in Kafka.
+`poll` and `commit` do everything in the caller's thread: take or give up partitions, and look for
+new records. A thread beside it does nothing but renew the lease of a dynamic member. Nothing is
+committed unless the caller asks for it. Records that were polled but not committed are read again
+after a restart, or by the next owner of the partition: at-least-once delivery, as in Kafka.
 """
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Real
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import pyarrow as pa
 
-from pylogtable.arguments import check_number, is_whole
+from pylogtable.arguments import is_whole
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
-from pylogtable.format.group_model import MAX_LEASE_MS
-from pylogtable.format.paths import check_member_name
-from pylogtable.format.schema import column_schema
+from pylogtable.format.schema import PARTITION, TIMESTAMP, column_schema
 from pylogtable.format.snapshot import Snapshot
+from pylogtable.groups.delivery import Batch, Delivery
 from pylogtable.groups.fetcher import Fetcher
-from pylogtable.groups.group import Group
-from pylogtable.groups.member import DynamicMember, Member, StaticMember
+from pylogtable.groups.lag import measure_lag
+from pylogtable.groups.listener import Listener
+from pylogtable.groups.member import Member
+from pylogtable.groups.options import ConsumerOptions, check_count
+from pylogtable.groups.polling import Polling
 from pylogtable.groups.positions_plan import check_metadata, check_offsets
+from pylogtable.groups.report import GroupLag
 from pylogtable.groups.starting_point import StartingPoint, parse_policy
-from pylogtable.log.topic_log import TopicLog
-from pylogtable.operation import Closing, new_operation, operations
+from pylogtable.operation import new_operation, operations
 from pylogtable.read.position import Given, parse_position, resolve
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
 
-# The first wait for new records. It doubles each time there are none, up to the member's limit.
-FIRST_PAUSE_SECONDS = 0.01
-MIN_LEASE_MS = 100
 # How often a poll starts again if its lease runs out while it reads, before it gives up.
 MAX_LATE_READS = 3
 
 
-@dataclass(frozen=True)
-class ConsumerOptions:
-    """The arguments of `Topic.consumer`."""
-
-    group: str
-    member: tuple[int, int] | str | None
-    auto_offset_reset: str
-    columns: Sequence[str] | None
-    max_records: int
-    lease_ms: int
-    follow: bool
-
-
 @operations
-class Consumer(Closing):
+class Consumer(Polling):
     """Reads a topic as a member of a consumer group. `topic.consumer()` makes one.
 
     Use it as a context manager, and iterate over it or call `poll`. Use it from one thread at a
@@ -64,6 +47,9 @@ class Consumer(Closing):
     ...     for batch in consumer:            # pyarrow tables, up to the end of the log
     ...         process(batch)
     ...         consumer.commit()
+
+    `records` gives the records one by one. `async for` works with both, and `apoll` and `acommit`
+    are for asynchronous code.
 
     `commit` raises `CommitConflictError` if another member owns a partition by now, or someone
     moved its position. The next `poll` then starts again from the committed positions.
@@ -82,7 +68,7 @@ class Consumer(Closing):
         #: True if it reads all partitions, and is no member among others.
         self.is_alone = options.member is None
         policy = parse_policy(options.auto_offset_reset)
-        self._max_records = _check_count(options.max_records)
+        self._max_records = check_count(options.max_records)
         self._follow = options.follow
         self._member = member
         self._newest = newest
@@ -91,64 +77,25 @@ class Consumer(Closing):
         # Raise for an unknown column before the consumer joins its group.
         column_schema(self._view.snapshot.info.fields, options.columns)
         self._start = StartingPoint(topic_name, self.group, policy, self._view.partition_count)
+        self._columns = options.columns
         self._fetcher = Fetcher(options.columns)
         self._paused: set[int] = set()
+        self._callbacks = options.callbacks
+        self._listener = Listener(options.callbacks, topic_name)
+        self._delivery = Delivery(self._fetcher)
+        self._look_again_at = 0.0
         # The partitions and their tenures at the last look.
         self._tenures: Mapping[int, int] = {}
         # The tenure in which each partition was last read. Lost partitions stay here.
         self._read: dict[int, int] = {}
         self._has_failed = False
+        #: True if the view is the newest one, which the next read need not ask for.
+        self._has_looked = False
         self._is_closed = False
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"partitions {list(self._tenures)}"
         return f"<Consumer of topic {self.topic_name!r} in group {self.group!r}, {state}>"
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        """Yield batches up to the end of the log, or forever with `follow=True`."""
-        while not self._is_closed:
-            batch = self.poll()
-            if batch.num_rows:
-                yield batch
-            elif not self._follow:
-                if self._member.has_full_share:
-                    return
-                # Other members still hold partitions of this member's share.
-                self._runtime.pause(self._member.longest_pause_seconds)
-
-    def poll(self, max_records: int | None = None, timeout: float | None = None) -> pa.Table:
-        """The next records, at most `max_records`. They are in offset order inside each partition,
-        and taken evenly from all partitions that have some. No record is skipped.
-
-        If there are none, it waits up to `timeout` seconds and returns an empty table. Without a
-        timeout it returns at once, or waits for a record if the consumer was made with
-        `follow=True`. If the store does not answer, it raises after the timeout and the time of one
-        request.
-        """
-        self._check_open()
-        count = self._max_records if max_records is None else _check_count(max_records)
-        seconds = None if timeout is None else _check_timeout(timeout)
-        began, attempt, late_reads = self._runtime.monotonic(), 0, 0
-        while True:
-            with new_operation(self._longest_silence(began, seconds)):
-                self._update_assignment()
-                before, partitions = self._fetcher.positions, self._view.partition_count
-                table = self._fetch(count)
-            if table.num_rows and self._member.is_lease_valid():
-                return table
-            if table.num_rows:
-                # Reading took longer than the lease: another member may own the partitions now.
-                self._fetcher.rewind(before)
-                late_reads += 1
-                self._check_pace(late_reads)
-                continue
-            if self._view.partition_count != partitions:
-                continue
-            wait = self._pause_before(attempt, began, seconds)
-            if wait is None:
-                return table
-            self._runtime.pause(wait)
-            attempt += 1
 
     def commit(
         self, positions: Mapping[int, int] | None = None, metadata: str = ""
@@ -163,7 +110,7 @@ class Consumer(Closing):
         partitions that it has lost since are left out: their next owner reads the records again.
         `positions` of such a partition are refused.
         """
-        self._check_open()
+        self._enter()
         check_metadata(metadata)
         if positions is not None:
             offsets = check_offsets(positions, self._newest().snapshot)
@@ -175,17 +122,41 @@ class Consumer(Closing):
             self._member.commit(offsets, metadata, {**self._tenures, **self._read})
         return offsets
 
+    async def acommit(
+        self, positions: Mapping[int, int] | None = None, metadata: str = ""
+    ) -> dict[int, int]:
+        """`commit` for asynchronous code. It waits in a thread, and a cancellation does not stop
+        it."""
+        return await self._in_thread(
+            partial(self.commit, positions, metadata), lambda committed: None
+        )
+
+    def committed(self) -> dict[int, int]:
+        """The committed positions of this consumer's partitions, as the store has them now. A
+        partition without one is missing."""
+        self._update_assignment(find_positions=False)
+        newest = self._member.newest_committed()
+        return {number: newest[number] for number in self._tenures if number in newest}
+
+    def lag(self) -> GroupLag:
+        """How far the committed positions of this consumer's partitions are behind the end of the
+        log, in records, bytes and seconds; see `Group.lag`."""
+        committed = self.committed()
+        view, now_ms = self._newest(), self._runtime.clock()
+        positions = {number: committed.get(number) for number in self._tenures}
+        lags = measure_lag(view._store, view, positions, now_ms)
+        return GroupLag(self.group, self.topic_name, lags)
+
     def position(self, partition: int) -> int:
         """The next offset that `poll` reads from this partition."""
         self._update_assignment(find_positions=False)
         self._check_assigned([partition])
-        self._update_assignment()
-        return self._fetcher.positions[partition]
+        return self.positions()[partition]
 
     def positions(self) -> dict[int, int]:
         """The next offset that `poll` reads, for each partition of this consumer."""
         self._update_assignment()
-        positions = self._fetcher.positions
+        positions = self._delivery.positions
         return {number: positions[number] for number in self._tenures}
 
     def seek(self, partition: int, to: Given) -> None:
@@ -194,6 +165,7 @@ class Consumer(Closing):
         none. An offset outside of the log is refused. This commits nothing."""
         self._update_assignment(find_positions=False)
         self._check_assigned([partition])
+        self._delivery.take_back()
         self._view = self._newest()
         self._begin(resolve(self._view, {partition: parse_position(to)}))
 
@@ -202,6 +174,7 @@ class Consumer(Closing):
         by now, `auto_offset_reset` says where. A position beyond the end is refused. None stands
         for the committed positions themselves. This commits nothing."""
         self._update_assignment(find_positions=False)
+        self._delivery.take_back()
         self._view = self._newest()
         if positions is None:
             committed = self._member.committed()
@@ -218,6 +191,7 @@ class Consumer(Closing):
         """Stop polling these partitions until `resume`. They stay assigned to this consumer."""
         self._update_assignment(find_positions=False)
         self._paused.update(self._check_assigned(partitions))
+        self._delivery.take_back()
 
     def resume(self, partitions: int | Iterable[int]) -> None:
         """Poll these partitions again after `pause`."""
@@ -244,26 +218,117 @@ class Consumer(Closing):
     def close(self, *, commit: bool = False) -> None:
         """Leave the group, so that other members get the partitions at once. With `commit=True`,
         commit the consumer's positions first."""
-        if not self._is_closed:
+        if self._is_closed:
+            return
+        self._enter("close")
+        try:
+            self._say_goodbye()
+        finally:
+            leaving = self._uncommitted() if commit else {}
+            self._delivery.take_back()
             self._is_closed = True
-            self._member.leave(self._uncommitted() if commit else {})
+            self._member.leave(leaving)
+
+    def _read_batch(self, count: int, ends_at: float) -> Batch:
+        self._enter("poll")
+        self._delivery.take_back()
+        late_reads = 0
+        while True:
+            left = max(0.0, ends_at - self._runtime.monotonic())
+            with new_operation(left + self._view._store.limits.reply_seconds):
+                self._update_assignment()
+                before, partitions = self._fetcher.positions, self._view.partition_count
+                table = self._fetch(count)
+            if table.num_rows and not self._member.is_lease_valid():
+                # Reading took longer than the lease: another member may own the partitions now.
+                self._fetcher.rewind(before)
+                late_reads += 1
+                self._check_pace(late_reads)
+            elif table.num_rows or self._view.partition_count == partitions:
+                return Batch(
+                    self.topic_name,
+                    self._view.snapshot.info,
+                    table,
+                    before,
+                    self._delivery,
+                    self._look_is_due,
+                    self._look,
+                )
+
+    def _shown(self, batch: Batch) -> pa.Table:
+        return batch.table if self._columns is None else batch.table.select(list(self._columns))
+
+    @property
+    def _has_full_share(self) -> bool:
+        return self._member.has_full_share
+
+    @property
+    def _longest_pause_seconds(self) -> float:
+        return self._member.longest_pause_seconds
+
+    def _read_for_records(self) -> None:
+        self._enter()
+        keys = self._view.snapshot.info.key
+        self._fetcher.read_also([PARTITION, TIMESTAMP, *keys])
+
+    def _look_is_due(self) -> bool:
+        return self._runtime.monotonic() >= self._look_again_at
+
+    def _look(self) -> None:
+        if not self._is_closed:
+            self._update_assignment(find_positions=False)
+
+    def _say_goodbye(self) -> None:
+        """Tell the program that it is about to leave, unless it was told."""
+        self._listener.end(self, owns=self._member.is_lease_valid())
+
+    def _look_ahead(self, *, for_records: bool) -> None:
+        """Ask the store for what the next read, or the next look at the group, would ask for. It
+        moves no partition of a program that is told of such moves, so it may run beside that of
+        other topics."""
+        if for_records:
+            self._view, self._has_looked = self._newest(), True
+        else:
+            self._member.prepare(self._view.partition_count)
+
+    def _knows_records(self) -> bool:
+        """True if there are records to read that it need not ask for."""
+        positions = self._fetcher.positions
+        active = [n for n in self._tenures if n in positions and n not in self._paused]
+        return any(not self._fetcher.is_at_end(number, self._view) for number in active)
+
+    def _enter(self, method: str = "") -> None:
+        """A method begins. With its name if it cannot be called by the program's callbacks."""
+        self._settle()
+        self._check_open()
+        if method:
+            self._callbacks.check_silent(method)
 
     def _update_assignment(self, *, find_positions: bool = True) -> None:
         """Bring the assigned partitions up to date, and find a position for each new one. One that
         was lost and is back is new, too: others may have moved its position."""
-        self._check_open()
-        tenures = dict(self._member.assigned(self._view.partition_count))
-        kept = [number for number, at in tenures.items() if self._tenures.get(number) == at]
-        self._fetcher.keep(kept)
-        self._paused.intersection_update(kept)
-        self._tenures = tenures
+        self._enter()
+        if not self._listener.is_talking:
+            self._assign()
         known = self._fetcher.positions
-        new = [number for number in tenures if number not in known]
+        new = [number for number in self._tenures if number not in known]
         if new and find_positions:
             committed = self._member.committed()
             self._view = self._newest()
             asked = {number: committed.get(number) for number in new}
             self._begin(self._start.positions(self._view, asked))
+
+    def _assign(self) -> None:
+        revoke = partial(self._listener.revoke, self)
+        tenures = dict(self._member.assigned(self._view.partition_count, revoke))
+        self._look_again_at = self._runtime.monotonic() + self._member.look_seconds
+        if tenures != self._tenures:
+            self._delivery.take_back()
+            kept = [number for number, at in tenures.items() if self._tenures.get(number) == at]
+            self._fetcher.keep(kept)
+            self._paused.intersection_update(kept)
+            self._tenures = tenures
+        self._listener.follow(self, tenures)
 
     def _begin(self, positions: Mapping[int, int]) -> None:
         for partition, offset in positions.items():
@@ -280,8 +345,9 @@ class Consumer(Closing):
         active = [number for number in self._tenures if number not in self._paused]
         at_end = (self._fetcher.is_at_end(number, self._view) for number in active)
         look = look or not active or any(at_end)
-        if look:
+        if look and not self._has_looked:
             self._view = self._newest()
+        self._has_looked = False
         positions = self._fetcher.positions
         idle = {n: positions[n] for n in active if not self._fetcher.is_open(n)}
         for number, at in self._start.positions(self._view, idle).items():
@@ -292,25 +358,9 @@ class Consumer(Closing):
         self._has_failed = False
         return table, look
 
-    def _longest_silence(self, began: float, timeout: float | None) -> float:
-        if timeout is None:
-            return math.inf
-        left = max(0.0, timeout - (self._runtime.monotonic() - began))
-        return left + self._view._store.limits.reply_seconds
-
-    def _pause_before(self, attempt: int, began: float, timeout: float | None) -> float | None:
-        """How many seconds to wait before the next look at the log. None if the timeout has
-        passed."""
-        longest = self._member.longest_pause_seconds
-        pause = min(longest, FIRST_PAUSE_SECONDS * 2 ** min(attempt, 16))
-        if timeout is None:
-            return pause if self._follow else None
-        left = timeout - (self._runtime.monotonic() - began)
-        return min(pause, left) if left > 0 else None
-
     def _positions(self) -> dict[int, int]:
         """The next offset to read of each partition that has been read, and not lost since."""
-        positions, held = self._fetcher.positions, self._member.tenures
+        positions, held = self._delivery.positions, self._member.tenures
         return {
             number: positions[number]
             for number, at in self._tenures.items()
@@ -336,9 +386,9 @@ class Consumer(Closing):
     def _check_pace(self, late_reads: int) -> None:
         if late_reads >= MAX_LATE_READS:
             raise InvalidRequestError(
-                f"member {self.member!r} of group {self.group!r} needed longer than its lease to "
-                f"read a batch, {late_reads} times in a row. Use a longer lease_ms or a smaller "
-                "max_records"
+                f"a member of group {self.group!r} lost its lease while it read a batch, "
+                f"{late_reads} times in a row: its heartbeat did not reach the store in time. Use "
+                "a longer lease_ms or a smaller max_records"
             )
 
     def _check_open(self) -> None:
@@ -346,55 +396,3 @@ class Consumer(Closing):
             raise InvalidRequestError(
                 f"this consumer of topic {self.topic_name!r} is closed; open another one"
             )
-
-
-def open_consumer(
-    topic_name: str,
-    log: TopicLog,
-    newest: Callable[[], View],
-    options: ConsumerOptions,
-) -> Consumer:
-    """A consumer of the topic of `log`. Opening it writes nothing."""
-    lease_ms = options.lease_ms
-    check_number("lease_ms", lease_ms, MIN_LEASE_MS)
-    if lease_ms > MAX_LEASE_MS:
-        raise InvalidRequestError(
-            f"lease_ms must be at most {MAX_LEASE_MS:,} (24 hours), not {lease_ms:,}: a longer "
-            "lease would not be believed"
-        )
-    group = Group(options.group, topic_name, log)
-    member: Member
-    if isinstance(options.member, str):
-        check_member_name(options.member)
-        member = DynamicMember(group, options.member, lease_ms)
-    else:
-        member = StaticMember(group, *_static(options.member))
-    return Consumer(topic_name, member, newest, log.runtime, options)
-
-
-def _static(member: object) -> tuple[int, int]:
-    """`(index, count)` of a static member. A single consumer is number 0 of 1."""
-    match member:
-        case None:
-            return 0, 1
-        case (int(index), int(count)) if is_whole(index) and is_whole(count) and 0 <= index < count:
-            return index, count
-    raise InvalidRequestError(
-        "member must be a name, or (index, count) with 0 <= index < count such as (0, 3), "
-        f"not {member!r}"
-    )
-
-
-def _check_count(count: int) -> int:
-    check_number("max_records", count, 1)
-    return min(count, sys.maxsize)
-
-
-def _check_timeout(timeout: object) -> float:
-    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
-    if not is_number or timeout != timeout:  # NaN is no number of seconds
-        raise InvalidRequestError(f"timeout must be a number of seconds, not {timeout!r}")
-    try:
-        return float(timeout)  # type: ignore[arg-type]
-    except OverflowError:
-        return math.inf

@@ -46,7 +46,6 @@ class Fetcher:
     """Keeps the position of each partition and reads records from there."""
 
     def __init__(self, columns: Sequence[str] | None) -> None:
-        self._columns = columns
         self._needed = None if columns is None else list(dict.fromkeys([*columns, OFFSET]))
         self._streams: dict[int, _Stream] = {}
         # Records read in the current turn, by partition, in the order in which they are served.
@@ -58,6 +57,11 @@ class Fetcher:
     def positions(self) -> dict[int, int]:
         """The next offset to read, by partition."""
         return dict(self._positions)
+
+    def read_also(self, columns: Sequence[str]) -> None:
+        """Read these columns, too."""
+        if self._needed is not None:
+            self._needed = list(dict.fromkeys([*self._needed, *columns]))
 
     def rewind(self, positions: Mapping[int, int]) -> None:
         """Go back to earlier positions."""
@@ -87,7 +91,8 @@ class Fetcher:
         return partition not in self._streams and self._positions[partition] >= end
 
     def take(self, view: View, partitions: Iterable[int], max_records: int) -> pa.Table:
-        """At most `max_records` records of these partitions. If it fails, no position has moved."""
+        """At most `max_records` records of these partitions, with their offsets. If it fails, no
+        position has moved."""
         self._use_columns_of(view)
         before = self.positions
         wanted = set(partitions)
@@ -98,8 +103,7 @@ class Fetcher:
         except BaseException:
             self.rewind(before)
             raise
-        table = pa.Table.from_batches(batches, self._schema)
-        return table if self._columns is None else table.select(list(self._columns))
+        return pa.Table.from_batches(batches, self._schema)
 
     def _use_columns_of(self, view: View) -> None:
         """Switch all partitions to the view's columns if these changed since the last read."""

@@ -11,7 +11,7 @@ members that obey their last known state and their lease never own the same part
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
 from pylogtable.errors import CommitConflictError, InvalidRequestError
@@ -40,17 +40,44 @@ def heartbeat(
     offsets: Mapping[int, int] | None = None,
     metadata: str = "",
     offered_on_ms: int = -1,
+    giving: Collection[int] | None = None,
 ) -> GroupChange:
     """Renew the lease: remove members whose lease ran out, give up partitions beyond the member's
     share, and take free partitions within it. `offsets` are committed in the same step [GRP-13].
     The lease ends after `offered_on_ms`, the lease on which the member made its last offer: if that
-    is still open, nobody can take it after this state [GRP-16]."""
+    is still open, nobody can take it after this state [GRP-16].
+
+    With `giving`, the member gives up these partitions, and no others: it had to be told first."""
     mine = _membership(state, member, now_ms)
     _check_owned(state, member, mine, offsets or {})
     lease_until_ms = max(now_ms + lease_ms, offered_on_ms + 1)
-    members = _renewed(_live(state, now_ms), member, mine, lease_until_ms, partitions)
+    members = _renewed(_live(state, now_ms), member, mine, lease_until_ms, partitions, giving)
     operation = "commit" if offsets else "heartbeat"
     return next_state(operation, state, members, offsets or {}, metadata, now_ms)
+
+
+def renew(
+    state: GroupState | None,
+    member: str,
+    now_ms: int,
+    lease_ms: int,
+    offsets: Mapping[int, int] | None = None,
+    metadata: str = "",
+    offered_on_ms: int = -1,
+) -> GroupChange:
+    """Renew the lease as `heartbeat` does, but who owns what stays."""
+    mine = _membership(state, member, now_ms)
+    _check_owned(state, member, mine, offsets or {})
+    until_ms = max(now_ms + lease_ms, offered_on_ms + 1, mine.lease_until_ms)
+    renewed = GroupMember(lease_until_ms=until_ms, owned=mine.owned)
+    members = {**({} if state is None else state.members), member: renewed}
+    operation = "commit" if offsets else "heartbeat"
+    return next_state(operation, state, members, offsets or {}, metadata, now_ms)
+
+
+def check_member(state: GroupState | None, member: str, now_ms: int) -> None:
+    """Raise if this is not a member, or if its lease ran out."""
+    _membership(state, member, now_ms)
 
 
 def plan_offer(
@@ -168,13 +195,21 @@ def assign(owned: Mapping[str, Iterable[int]], partitions: int) -> dict[str, tup
 
 
 def _renewed(
-    live: Members, member: str, mine: GroupMember, lease_until_ms: int, partitions: int
+    live: Members,
+    member: str,
+    mine: GroupMember,
+    lease_until_ms: int,
+    partitions: int,
+    giving: Collection[int] | None = None,
 ) -> Members:
-    """The members, when `member` has a new lease and its share."""
+    """The members, when `member` has a new lease and its share. With `giving`, it gives up these
+    partitions only, also if they are in its share by now."""
     others = {name: held for name, held in live.items() if name != member}
     owned = {member: mine.owned, **{name: held.owned for name, held in others.items()}}
     taken = {number for held in others.values() for number in held.owned}
     share = [number for number in assign(owned, partitions)[member] if number not in taken]
+    if giving is not None:
+        share = sorted({*share, *mine.owned}.difference(giving))
     # If the clock was set back, the lease must not become shorter than others have seen it.
     until_ms = max(lease_until_ms, mine.lease_until_ms)
     return {**others, member: GroupMember(lease_until_ms=until_ms, owned=tuple(share))}
@@ -197,8 +232,9 @@ def _membership(state: GroupState | None, member: str, now_ms: int) -> GroupMemb
             )
         raise CommitConflictError(
             f"the lease of member {member!r} ran out {now_ms - held.lease_until_ms} ms ago. "
-            "Nothing was committed; poll() joins again, from the committed positions. Poll or "
-            "commit more often, or use a longer lease_ms"
+            "The heartbeat could not renew it in time: the process stood still, or the store did "
+            "not answer. Nothing was committed; poll() joins again, from the committed positions. "
+            "A longer lease_ms bears longer troubles"
         )
     return held
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import pylogtable
+from pylogtable.format.group_model import GroupState
 from pylogtable.format.json_codec import decode_group
 from pylogtable.storage.local import LocalStore
 from tests.faults.worker import SCHEMA, crew
@@ -18,8 +19,16 @@ from tests.faults.worker import SCHEMA, crew
 PARTITIONS = 6
 RECORDS = 300
 LEASE_MS = 1_500
+MOST_POLLS = 1_000
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
+
+
+def states_of(url: str) -> list[GroupState]:
+    """The newest states of the group, in order. To decode them checks that owners are disjoint."""
+    store = LocalStore(url).below("t")
+    found = {int(info.key[-25:-5]): store.read(info.key) for info in store.list("_groups/g/")}
+    return [decode_group(data, "g", n) for n, data in sorted(found.items()) if data is not None]
 
 
 def test_partitions_of_a_killed_consumer_go_to_the_others(tmp_path: Path) -> None:
@@ -57,12 +66,40 @@ def test_partitions_of_a_killed_consumer_go_to_the_others(tmp_path: Path) -> Non
     by_partition = [{n for p, n in committed if p == partition} for partition in range(PARTITIONS)]
     assert all(RECORDS - 1 in numbers for numbers in by_partition)
 
-    store = LocalStore(url).below("t")
-    states = []
-    for info in store.list("_groups/g/"):
-        data = store.read(info.key)
-        assert data is not None
-        states.append(decode_group(data, "g", int(info.key[-25:-5])))  # owners are disjoint
+    states = states_of(url)
     assert states[-1].members == {} or all(
         not name.startswith(f"{names[victim]}-") for name in states[-1].members
     )
+
+
+def test_member_that_works_keeps_its_partitions_until_it_is_killed(tmp_path: Path) -> None:
+    """Its heart beats: several leases pass. After the kill its partitions are free when the lease
+    is over, and the other takes them with the next look, a tenth of a lease later."""
+    url = str(tmp_path)
+    topic = pylogtable.open(url).create_topic("t", 2, SCHEMA)
+    topic.append(pa.table({"n": pa.array([1, 2], pa.int64()), "partition": pa.array([0, 1])}))
+    with crew() as workers:
+        (pid,) = workers.order(("work_until_killed", [url, "busy", LEASE_MS]))
+        assert workers.answer()["polled"] == 2
+        (busy,) = states_of(url)[-1].members
+        first_until_ms = states_of(url)[-1].members[busy].lease_until_ms
+        other = topic.consumer("g", "other", lease_ms=LEASE_MS)
+        polls = 0
+        while states_of(url)[-1].members[busy].lease_until_ms < first_until_ms + 3 * LEASE_MS:
+            assert other.poll(LEASE_MS / 10_000).num_rows == 0
+            assert (polls := polls + 1) < MOST_POLLS
+        assert other.assignment() == ()
+        os.kill(pid, signal.SIGKILL)
+        while not other.poll(LEASE_MS / 10_000).num_rows:
+            assert (polls := polls + 1) < MOST_POLLS
+        workers.until_end()
+    assert other.assignment() == (0, 1)
+    states = states_of(url)
+    last = [state for state in states if busy in state.members][-1]
+    taken = states[states.index(last) + 1]
+    until_ms = last.members[busy].lease_until_ms
+    print(f"free for {taken.committed_at_ms - until_ms} ms, of a lease of {LEASE_MS} ms")
+    assert last.committed_at_ms < until_ms <= taken.committed_at_ms
+    # All that the other wrote meanwhile were renewals of its own lease, one for each third.
+    waited = [state for state in states if state.committed_at_ms > until_ms - LEASE_MS]
+    assert len([state for state in waited if busy in state.members]) <= 5

@@ -160,6 +160,13 @@ def consume(url: str, name: str, lease_ms: int) -> None:
     consumer.close()
 
 
+def work_until_killed(url: str, name: str, lease_ms: int) -> None:
+    """Poll once as a dynamic member, tell it, and work on that until killed."""
+    consumer = pylogtable.open(url).topic("t").consumer("g", name, lease_ms=lease_ms)
+    tell(name=name, polled=consumer.poll().num_rows)
+    signal.pause()
+
+
 def squared(batch: pa.Table) -> pa.Table:
     """What `transform_until_killed` makes of a batch: fewer rows, in the partitions they are in."""
     kept = batch.filter(pc.not_equal(pc.bit_wise_and(batch["n"], 3), 0))
@@ -318,6 +325,7 @@ _ORDERS = {
     "produce_until_killed": produce_until_killed,
     "transform_until_killed": transform_until_killed,
     "consume": consume,
+    "work_until_killed": work_until_killed,
     "append_many": append_many,
     "append_as_an_older_release": append_as_an_older_release,
     "append_stubbornly": append_stubbornly,

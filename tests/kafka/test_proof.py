@@ -122,7 +122,7 @@ def test_topic_comes_over_whole_whatever_happens_meanwhile(
     places = set(rows(copy.read(columns=["partition", "offset"]), "partition", "offset"))
     with copy.consumer(group, columns=["partition", "offset"]) as consumer:
         read_here: list[Place] = []
-        while (polled := consumer.poll(100_000)).num_rows:
+        while (polled := consumer.poll(max_records=100_000)).num_rows:
             read_here += rows(polled, "partition", "offset")
     assert len(read_here) == len(set(read_here))
     assert not read_in_kafka & set(read_here)

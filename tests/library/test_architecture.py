@@ -74,7 +74,9 @@ LIBRARY_TOP = {
         ),
         "words",
     ),
-    **dict.fromkeys(("topic", "topic_writes", "topic_jobs", "store", "maintain"), "facade"),
+    **dict.fromkeys(
+        ("topic", "topic_writes", "topic_jobs", "store", "store_consumers", "maintain"), "facade"
+    ),
     "engine": "facade",
     "operation": "runtime",
     "tracing": "runtime",
@@ -112,7 +114,7 @@ ONLY_IN = {
 # What stands on top of the library and uses only its public names.
 OUTSIDE = {"__main__", "cli"}
 MAX_LINES = 450
-MAX_PUBLIC_NAMES = 54
+MAX_PUBLIC_NAMES = 55
 # Plain values outside of `format/` that plans take and give.
 PLANNED = {"segments.read_task", "append.explicit_offsets", "append.shaping"}
 

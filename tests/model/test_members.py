@@ -4,6 +4,7 @@ position goes back, and whoever commits records has got them as the owner of the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ from pylogtable.errors import CommitConflictError, CommitUnknownError
 from pylogtable.format.group_model import GroupState
 from pylogtable.format.json_codec import decode_group
 from pylogtable.groups.consumer import Consumer
-from pylogtable.groups.member import DynamicMember
+from pylogtable.groups.dynamic_member import DynamicMember
 from pylogtable.groups.membership_plan import owned
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.delegating import WrappedStore
@@ -60,7 +61,7 @@ class Process:
     def poll(self, count: int) -> None:
         """After a while, so that it looks at the group."""
         self._time.now_ms += LEASE_MS // 10
-        table = self._consumer.poll(count)
+        table = self._consumer.poll(max_records=count)
         places = tuple(
             zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
         )
@@ -79,8 +80,19 @@ class Process:
         except (CommitConflictError, CommitUnknownError):
             self._told.append(("refused", tuple(chosen.items())))
 
+    def beat(self) -> None:
+        """A third of the lease later, which is not over. It changes nothing but the lease."""
+        self._time.now_ms += LEASE_MS // 3
+        member = self._consumer._member
+        assert isinstance(member, DynamicMember)
+        held = dict(member.tenures)
+        member.beat()
+        if member.tenures != held:
+            self._told.append(("moved", f"from {held} to {member.tenures}"))
+
     def close(self) -> None:
-        self._consumer.close(commit=True)
+        with suppress(CommitConflictError):  # by the other's clock its lease may be over
+            self._consumer.close(commit=True)
 
 
 def lending(store: ObjectStore, told: list[Told]) -> None:
@@ -100,6 +112,16 @@ def visiting(store: ObjectStore, told: list[Told]) -> None:
     other.poll(2)
     other.poll(3)
     other.close()
+
+
+def working(store: ObjectStore, told: list[Told]) -> None:
+    """Works for longer than its lease, in which its heart beats. Then it commits what it has."""
+    one = Process("a", store, told)
+    one.poll(4)
+    one.beat()
+    one.commit(0)
+    one.beat()
+    one.commit()
 
 
 @cache
@@ -126,6 +148,7 @@ def states_in(objects: Objects) -> list[GroupState]:
 
 def _faults(states: list[GroupState], told: tuple[Told, ...]) -> Iterator[str]:
     got = [what for kind, what in told if kind == "got"]
+    yield from (f"a beat moved partitions {what}" for kind, what in told if kind == "moved")
     for before, after in pairwise(states):
         for partition, entry in after.positions.items():
             position = before.positions.get(partition)
@@ -172,6 +195,19 @@ def test_no_position_goes_back_and_no_record_is_skipped() -> None:
     holds(outcome, rounds(1_000_000_000, deep=1_000_000_000_000))
 
 
+def test_beats_between_any_two_requests_of_others_do_no_harm() -> None:
+    faults = Faults(rounds(0, deep=1), frozenset({"lost", "late", "self_retry"}))
+    outcome = explore(working, visiting, faults=faults)
+    holds(outcome, rounds(1_000_000, deep=1_000_000_000))
+
+
+def test_beats_that_take_and_give_partitions_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DynamicMember, "_renewed", DynamicMember._shared)
+    found(explore(working, visiting, faults=Faults(0), first_only=True), "a beat moved")
+
+
 def test_members_that_only_compare_what_they_own_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -180,5 +216,5 @@ def test_members_that_only_compare_what_they_own_are_found_out(
     def since_it_joined(held: dict[int, int], state: GroupState, name: str) -> dict[int, int]:
         return dict.fromkeys(owned(state, name), min(held.values(), default=state.number))
 
-    monkeypatch.setattr("pylogtable.groups.member.tenures", since_it_joined)
+    monkeypatch.setattr("pylogtable.groups.dynamic_member.tenures", since_it_joined)
     found(explore(lending, visiting, faults=Faults(0), first_only=True), "went back")

@@ -118,6 +118,7 @@ class LocalTime:
             pause=self.pause,
             chance=lambda: 1.0,
             later=lambda work: None,
+            beside=lambda work: None,
             patience_seconds=patience_seconds,
         )
 

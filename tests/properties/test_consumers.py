@@ -1,6 +1,8 @@
 """Dynamic members of one group poll, commit, die or are late, in any order, and commit any number
 of times between two polls. Whoever gets a partition begins at its committed position. No record is
-committed twice, no position goes back, and in the end every record is committed."""
+committed twice, no position goes back, and in the end every record is committed. Their hearts beat
+at any moment, and change nothing but leases. Some are told of their partitions: before these are
+given up, and of each just once."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from hypothesis.stateful import (
 
 from pylogtable import CommitConflictError, Consumer
 from pylogtable.format.group_model import GroupState
-from pylogtable.groups.member import DynamicMember
+from pylogtable.groups.dynamic_member import DynamicMember
 from pylogtable.groups.membership_plan import owned
 from pylogtable.storage.memory import MemoryStore
 from tests.builders import Clock, ints, kafka, make_store
@@ -28,6 +30,12 @@ from tests.depth import rounds
 
 LEASE_MS = 1_000
 PARTITIONS = 3
+ONCE = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
 
 
 @dataclass
@@ -37,6 +45,8 @@ class Worker:
     next: dict[int, int] = field(default_factory=dict)
     #: The same, as a process remembers it that does not know what it has lost.
     remembered: dict[int, int] = field(default_factory=dict)
+    #: The partitions that it was told it has; None if it does not listen.
+    told: set[int] | None = None
 
     def owned(self) -> set[int]:
         """The partitions whose records it would return now, without reading the group's state."""
@@ -64,9 +74,26 @@ class Consumers(RuleBasedStateMachine):
         self.topic.append(kafka(["k"] * count, partition=ints(*[partition] * count)))
 
     @precondition(lambda self: len(self.workers) < 3)
-    @rule(name=st.sampled_from("ab"))
-    def start(self, name: str) -> None:
-        self.workers.append(Worker(self.topic.consumer("g", name, lease_ms=LEASE_MS)))
+    @rule(name=st.sampled_from("ab"), listens=st.booleans())
+    def start(self, name: str, listens: bool) -> None:
+        told: set[int] = set()
+
+        def assign(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+            assert not told.intersection(partitions)
+            told.update(partitions)
+
+        def revoke(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+            owners = self.owners()
+            assert all(owners[number] == consumer.member for number in partitions)
+            lose(consumer, partitions)
+
+        def lose(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+            assert told.issuperset(partitions)
+            told.difference_update(partitions)
+
+        heard = {"on_assign": assign, "on_revoke": revoke, "on_lost": lose} if listens else {}
+        consumer = self.topic.consumer("g", name, lease_ms=LEASE_MS, **heard)  # type: ignore[arg-type]
+        self.workers.append(Worker(consumer, told=told if listens else None))
 
     @rule(ms=st.sampled_from([50, 100, 350, 700, LEASE_MS]))
     def time_passes(self, ms: int) -> None:
@@ -81,6 +108,27 @@ class Consumers(RuleBasedStateMachine):
     @rule(data=st.data())
     def look(self, data: st.DataObject) -> None:
         self.pick(data).consumer.assignment()
+
+    @precondition(lambda self: self.workers)
+    @rule(data=st.data())
+    def beat(self, data: st.DataObject) -> None:
+        """Only polls and commits change who owns what. A beat that comes too late leaves the rest
+        to them."""
+        worker = self.pick(data)
+        member = worker.consumer._member
+        assert isinstance(member, DynamicMember)
+        before = self.owners(), member.member_id, dict(member.tenures)
+        was_held = member.is_lease_valid()
+        member.beat()
+        assert before == (self.owners(), member.member_id, dict(member.tenures))
+        if was_held:
+            assert member.is_lease_valid()
+            self.clock.tick(LEASE_MS * 2 // 3 - 1)
+            assert member.is_lease_valid()
+
+    def owners(self) -> dict[int, str | None]:
+        rows = self.group.describe().rows if self.topic.groups() else ()
+        return {row.partition: row.member for row in rows}
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
@@ -157,8 +205,10 @@ class Consumers(RuleBasedStateMachine):
 
     def read(self, worker: Worker, count: int) -> int:
         """Poll. Each partition goes on where this member was, or else at its position."""
-        table = worker.consumer.poll(count)
+        table = worker.consumer.poll(max_records=count)
         self.what_another_owns_is_lost()
+        if worker.told is not None:
+            assert worker.told == set(worker.consumer._tenures)
         for partition in worker.owned():
             worker.next.setdefault(partition, self.committed.get(partition, 0))
         places = zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)
@@ -179,8 +229,7 @@ class Consumers(RuleBasedStateMachine):
     @invariant()
     def what_another_owns_is_lost(self) -> None:
         """By the group's newest state, whatever the members believe."""
-        rows = self.group.describe().rows if self.topic.groups() else ()
-        owners = {row.partition: row.member for row in rows}
+        owners = self.owners()
         for worker in self.workers:
             member = worker.consumer.member
             worker.next = {
@@ -214,15 +263,17 @@ def test_members_that_only_compare_what_they_own_are_found_out(
     def since_it_joined(held: dict[int, int], state: GroupState, name: str) -> dict[int, int]:
         return dict.fromkeys(owned(state, name), min(held.values(), default=state.number))
 
-    monkeypatch.setattr("pylogtable.groups.member.tenures", since_it_joined)
-    once = settings(
-        max_examples=200,
-        stateful_step_count=40,
-        phases=[Phase.generate],
-        report_multiple_bugs=False,
-    )
+    monkeypatch.setattr("pylogtable.groups.dynamic_member.tenures", since_it_joined)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Consumers, settings=once)
+        run_state_machine_as_test(Consumers, settings=ONCE)
+
+
+def test_beats_that_take_and_give_partitions_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DynamicMember, "_renewed", DynamicMember._shared)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Consumers, settings=ONCE)
 
 
 TestConsumers = Consumers.TestCase

@@ -38,7 +38,7 @@ def fill(topic: Topic, *counts: int) -> None:
 
 def drain(consumer: Consumer, max_records: int | None = None) -> list[str]:
     found = []
-    while (table := consumer.poll(max_records)).num_rows:
+    while (table := consumer.poll(max_records=max_records)).num_rows:
         found += [value.decode() for value in rows(table, "value")]
     return found
 
@@ -83,7 +83,7 @@ def test_poll_is_empty_only_if_there_is_no_record(
     again = topic.consumer("h")
     left = 33
     while left:
-        left -= again.poll(max_records).num_rows
+        left -= again.poll(max_records=max_records).num_rows
     for _ in range(3):
         fill(topic, *[int(number == into) for number in range(3)])
         assert again.poll().num_rows == 1
@@ -92,7 +92,7 @@ def test_poll_is_empty_only_if_there_is_no_record(
 @pytest.mark.parametrize("limit", [2**63, 10**400])
 def test_limits_may_be_any_number(topic: Topic, limit: int) -> None:
     with topic.consumer("g") as consumer:
-        assert consumer.poll(limit, timeout=limit).num_rows == topic.count()
+        assert consumer.poll(limit, max_records=limit).num_rows == topic.count()
 
 
 @pytest.mark.parametrize("max_records", [1, 6, 9])
@@ -101,7 +101,7 @@ def test_partitions_are_served_evenly(topic: Topic, max_records: int) -> None:
     consumer = topic.consumer("g")
     found: list[str] = []
     while len(found) < 150:
-        found += [v.decode() for v in rows(consumer.poll(max_records), "value")]
+        found += [v.decode() for v in rows(consumer.poll(max_records=max_records), "value")]
         counts = [len(of_partition(found, p)) for p in range(3)]
         assert max(counts) - min(counts) <= max_records
 

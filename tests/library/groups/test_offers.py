@@ -11,7 +11,7 @@ from pylogtable import CommitConflictError, Consumer, Topic
 from pylogtable.format.group_model import GroupOffer, GroupState
 from pylogtable.format.group_offer import MAX_NAME, decode_offer, name_of
 from pylogtable.format.paths import group_offer_path
-from pylogtable.groups.member import DynamicMember
+from pylogtable.groups.dynamic_member import DynamicMember
 from pylogtable.groups.membership_plan import plan_offer
 from pylogtable.log.group_log import GroupLog
 from pylogtable.log.group_objects import GroupObjects, GroupTip, Sight
@@ -45,7 +45,7 @@ def pair(topic: Topic, clock: Clock) -> tuple[Consumer, Consumer]:
             consumer.assignment()
     assert [len(consumer.assignment()) for consumer in both] == [1, 1]
     for consumer in both:
-        consumer.poll(2)
+        consumer.poll(max_records=2)
         # It has met the other one in its last change, so it looks first.
         log_of(consumer)._has_company = True
     clock.tick(10)
@@ -99,7 +99,7 @@ def test_commit_takes_the_offer_of_another_member_along(
     name, _ = member_of(other)
     assert after.members[name].owned == before.members[name].owned
     assert after.members[name].lease_until_ms > before.members[name].lease_until_ms
-    other.poll(1)
+    other.poll(max_records=1)
     other.commit()
     assert topic.group(GROUP).positions() == {mine: 2, theirs: 3}
 
@@ -116,7 +116,7 @@ def test_offer_is_void_after_a_later_commit_of_its_member(
     clock.tick(-LEASE // 2)
     other.commit()
     put(far, offer)
-    one.poll(1)
+    one.poll(max_records=1)
     one.commit()
     assert topic.group(GROUP).positions()[other.assignment()[0]] == 2
 
@@ -195,7 +195,7 @@ def test_offers_of_the_dead_are_removed_with_old_states(
     objects.clean(100)
     assert offers_in(far) == [path]
     clock.tick(120_000)
-    pair[0].poll(1)
+    pair[0].poll(max_records=1)
     objects.clean(100)
     assert offers_in(far) == []
 
@@ -228,7 +228,7 @@ def test_crowd_of_members_commits_everything(far: FarStore, clock: Clock) -> Non
 
     def work(consumer: Consumer) -> None:
         for _ in range(times):
-            assert consumer.poll(1).num_rows == 1
+            assert consumer.poll(max_records=1).num_rows == 1
             consumer.commit()
 
     with ThreadPoolExecutor(members) as pool:

@@ -26,7 +26,7 @@ def topic(store: Store) -> Topic:
 def polled(topic: Topic, records: int) -> Consumer:
     """A member that has polled so many records of both partitions, and committed none."""
     consumer = topic.consumer("g", "a", lease_ms=LEASE)
-    consumer.poll(2 * records)
+    consumer.poll(max_records=2 * records)
     assert [consumer.position(p) for p in (0, 1)] == [records, records]
     return consumer
 
@@ -107,7 +107,7 @@ def test_given_positions_of_a_lost_partition_are_refused(topic: Topic, clock: Cl
         assert one.assignment() == (0, 1)  # says that it is back, and not where to go on
     assert topic.group("g").positions() == {0: 6, 1: 60}
     assert one.member == member  # it knows what it owns, so there is no need to join again
-    one.poll(1)
+    one.poll(max_records=1)
     assert one.commit({1: 70}) == {1: 70}
 
 
@@ -164,8 +164,8 @@ def test_commits_that_are_interrupted_give_up_and_take_partitions_all_the_same(
 def test_static_consumer_does_not_overwrite_what_it_has_not_seen(topic: Topic) -> None:
     """Two consumers were given the same number. The one that is behind may not win."""
     one, other = topic.consumer("g"), topic.consumer("g")
-    one.poll(20)
-    other.poll(120)
+    one.poll(max_records=20)
+    other.poll(max_records=120)
     other.commit({1: 60})
     one.commit({0: 5})
     with pytest.raises(CommitConflictError, match="its position was none and is 60 now"):

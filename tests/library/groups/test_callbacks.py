@@ -1,0 +1,226 @@
+"""`on_assign`, `on_revoke` and `on_lost`: a program is told of its partitions in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pylogtable import CommitConflictError, Consumer, InvalidRequestError, Topic
+from pylogtable.storage.memory import MemoryStore
+from pylogtable.store import Store
+from tests.builders import Clock
+from tests.library.groups.test_consumer import drain, fill, of_partition
+from tests.library.groups.test_dynamic_members import LEASE, beat, states
+
+Told = list[tuple[str, Any]]
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    topic = store.create_topic("t", partitions=4)
+    fill(topic, 5, 5, 5, 5)
+    return topic
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+def heard(topic: Topic, told: Told, name: str | None = "a", **options: Any) -> Consumer:
+    """A consumer that writes down what it is told, and commits what it has before it goes."""
+
+    def revoke(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+        told.append(("revoke", partitions))
+        told.append(("committed", consumer.commit()))
+
+    def note(word: str) -> Callable[[Consumer, tuple[int, ...]], None]:
+        return lambda consumer, partitions: told.append((word, partitions))
+
+    options = {"on_assign": note("assign"), "on_revoke": revoke, "on_lost": note("lost")} | options
+    return topic.consumer("g", name, **options)
+
+
+def test_partitions_are_committed_before_they_are_given_up(
+    topic: Topic, clock: Clock, told: Told, objects: MemoryStore
+) -> None:
+    one, other = heard(topic, told), topic.consumer("g", "b")
+    assert told == []
+    assert len(drain(one)) == 20
+    assert told == [("assign", (0, 1, 2, 3))]
+    other.assignment()
+    assert drain(one) == []  # it has not looked yet
+    beat(clock, one, other)
+    fives = dict.fromkeys(range(4), 5)
+    assert told[1:] == [("revoke", (2, 3)), ("committed", fives)]
+    operations = [(state.operation, len(state.members)) for state in states(objects)]
+    assert operations == [
+        ("join", 1),
+        ("join", 2),
+        ("commit", 2),  # and gives nothing up
+        ("heartbeat", 2),
+        ("heartbeat", 2),
+    ]
+    assert one.member is not None
+    assert states(objects)[2].members[one.member].owned == (0, 1, 2, 3)
+    assert drain(other) == []  # nothing is read twice
+    other.close()
+    beat(clock, one)
+    assert told[3:] == [("assign", (2, 3))]
+    one.close()
+    assert told[4:] == [("revoke", (0, 1, 2, 3)), ("committed", {})]
+
+
+def test_commits_give_nothing_up_without_a_word(topic: Topic, clock: Clock, told: Told) -> None:
+    one, other = heard(topic, told), topic.consumer("g", "b")
+    drain(one)
+    other.assignment()
+    for n in range(3):
+        one.commit({0: n})
+        clock.tick(LEASE // 3)
+        assert other.assignment() == ()
+    assert [word for word, _ in told] == ["assign"]
+
+
+def test_lease_that_ran_out_is_told_as_lost(topic: Topic, clock: Clock, told: Told) -> None:
+    one = heard(topic, told)
+    drain(one)
+    one.commit()
+    told.clear()
+    clock.tick(LEASE)
+    fill(topic, 1, 0, 0, 0)
+    assert drain(one) == ["0:5"]
+    assert told == [("lost", (0, 1, 2, 3)), ("assign", (0, 1, 2, 3))]
+    told.clear()
+    clock.tick(LEASE)
+    one.close()
+    assert told == [("lost", (0, 1, 2, 3))]
+
+
+def test_what_is_lost_is_told_as_revoked_if_nobody_listens_for_it(
+    topic: Topic, clock: Clock, told: Told
+) -> None:
+    one = heard(topic, told, on_lost=None)
+    drain(one)
+    told.clear()
+    clock.tick(LEASE)
+    assert len(drain(one)) == 20
+    assert told == [
+        ("revoke", (0, 1, 2, 3)),
+        ("committed", {}),  # others may have read on since
+        ("assign", (0, 1, 2, 3)),
+    ]
+
+
+def test_seek_inside_of_on_assign_says_where_to_begin(topic: Topic) -> None:
+    def begin_at_3(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+        for partition in partitions:
+            consumer.seek(partition, 3)
+
+    with topic.consumer("g", "a", auto_offset_reset="none", on_assign=begin_at_3) as consumer:
+        found = drain(consumer)
+    assert all(of_partition(found, partition) == [3, 4] for partition in range(4))
+    with topic.consumer("h", auto_offset_reset="none", on_assign=begin_at_3) as consumer:
+        assert len(drain(consumer)) == 8
+
+
+def test_static_consumer_is_told_of_its_partitions(topic: Topic, told: Told) -> None:
+    one = heard(topic, told, None)
+    drain(one)
+    topic.alter(partitions=5)
+    drain(one)
+    one.close()
+    assert told == [
+        ("assign", (0, 1, 2, 3)),
+        ("assign", (4,)),
+        ("revoke", (0, 1, 2, 3, 4)),
+        ("committed", {0: 5, 1: 5, 2: 5, 3: 5, 4: 0}),
+    ]
+
+
+def test_change_while_a_callback_runs_gives_up_what_was_told(
+    topic: Topic, clock: Clock, told: Told
+) -> None:
+    """A third member joins after the first was asked for two partitions; one more follows with a
+    call of its own. And if the second leaves, what was told as revoked is assigned again."""
+    other, third = topic.consumer("g", "b"), topic.consumer("g", "c")
+    steps = [third.assignment, other.close]
+
+    def revoke(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+        told.append(("revoke", partitions))
+        if steps:
+            steps.pop(0)()
+
+    one = heard(topic, told, on_revoke=revoke)
+    drain(one)
+    other.assignment()
+    clock.tick(LEASE // 10)
+    one.poll()
+    assert told == [("assign", (0, 1, 2, 3)), ("revoke", (2, 3))]
+    assert one.assignment() == (0, 1)
+    clock.tick(LEASE // 10)
+    one.poll()
+    beat(clock, third, one)
+    assert told[2:] == []
+    topic.consumer("g", "d").assignment()
+    topic.consumer("g", "e").assignment()
+    beat(clock, one)
+    assert told[2:] == [("revoke", (1,))]
+    beat(clock, one, third, one)
+    owned = sorted([*one.assignment(), *third.assignment()])
+    assert len(owned) == len(set(owned))
+
+
+def test_callback_that_fails_is_not_called_again_for_the_same(
+    topic: Topic, clock: Clock, told: Told
+) -> None:
+    def fail(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+        told.append(("fail", partitions))
+        raise ZeroDivisionError
+
+    one, other = heard(topic, told, on_revoke=fail), topic.consumer("g", "b")
+    drain(one)
+    other.assignment()
+    clock.tick(LEASE // 10)
+    with pytest.raises(ZeroDivisionError):
+        one.poll()
+    assert one.poll().num_rows == 0
+    beat(clock, other)
+    assert other.assignment() == (2, 3)
+    with pytest.raises(ZeroDivisionError):
+        one.close()
+    beat(clock, other, other)
+    assert other.assignment() == (0, 1, 2, 3)  # it has left all the same
+    assert [word for word, _ in told] == ["assign", "fail", "fail"]
+
+
+def test_commit_that_is_refused_inside_of_on_revoke_reaches_the_caller(
+    topic: Topic, clock: Clock, told: Told
+) -> None:
+    def too_late(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+        clock.tick(LEASE)
+        consumer.commit()
+
+    slow, other = heard(topic, told, on_revoke=too_late), topic.consumer("g", "b")
+    drain(slow)
+    other.assignment()
+    clock.tick(LEASE // 10)
+    with pytest.raises(CommitConflictError, match="ran out"):
+        slow.poll()
+    assert len(drain(slow)) == 20  # the other's lease is over, too
+    everything = ("assign", (0, 1, 2, 3))
+    assert told == [everything, ("lost", (0, 1)), everything]  # it was told of the rest
+
+
+@pytest.mark.parametrize("method", ["poll", "close"])
+def test_consumer_is_not_moved_inside_of_a_callback(topic: Topic, method: str) -> None:
+    consumer = topic.consumer("g", "a", on_assign=lambda one, _: getattr(one, method)())
+    with pytest.raises(InvalidRequestError, match=rf"{method}\(\) cannot be called inside"):
+        consumer.poll()
+
+
+def test_callbacks_must_be_functions(topic: Topic) -> None:
+    with pytest.raises(InvalidRequestError, match="`on_revoke` must be a function"):
+        topic.consumer("g", on_revoke="commit")  # type: ignore[arg-type]
