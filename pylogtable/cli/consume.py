@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,8 @@ import click
 import pylogtable
 from pylogtable import CommitConflictError, InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.cli.command import Command
+from pylogtable.cli.decoding import Decoding, decoders_of
+from pylogtable.cli.kafka_values import decode_options
 from pylogtable.cli.messages import warn
 from pylogtable.cli.options import COUNT, complete_groups, partitions_option, topic_argument
 from pylogtable.cli.parse import parse_partitions, parse_position
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pylogtable import Consumer, Group, Topic, View
+    from pylogtable.kafka import Decoder
 
 # The name of the program in a group; each run adds characters of its own.
 MEMBER_NAME = "console-consumer"
@@ -97,6 +100,7 @@ class ConsumeOptions:
     template: str | None
     key_separator: str | None
     group: str | None
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
 
     def check(self, *, is_json: bool) -> None:
         """Raise for options that contradict each other."""
@@ -142,6 +146,7 @@ class ConsumeOptions:
         pylogtable consume orders --from 2024-05-01T12:00:00Z --to 2024-05-01T13:00:00Z
         pylogtable consume clicks --follow --from latest --format '%t %p %o %k %s\\n'
         pylogtable consume orders --group billing --output json
+        pylogtable consume orders --value-format avro --schema-registry http://registry:8081
     """,
 )
 @topic_argument
@@ -179,6 +184,7 @@ class ConsumeOptions:
     "group without members.",
     shell_complete=complete_groups,
 )
+@decode_options
 def consume(session: Session, /, topic: str, **given: Any) -> None:
     """Print the records of TOPIC, one partition after the other, in offset order. With --group,
     partitions take turns.
@@ -186,8 +192,10 @@ def consume(session: Session, /, topic: str, **given: Any) -> None:
     Each record is a line with its value. A topic with columns other than Kafka's prints JSON
     objects. --output json prints each record as one JSON object per line, with all of its fields.
     Bytes that are not UTF-8 are then in base64, under a name that ends in _base64.
+
+    With --value-format, values of Kafka in Avro, JSON or Protobuf are printed as JSON.
     """
-    options = ConsumeOptions(**given)
+    options = ConsumeOptions(decoders=decoders_of(given), **given)
     options.check(is_json=session.is_json)
     partitions = parse_partitions(options.partitions)
     opened = session.open_topic(topic)
@@ -196,7 +204,7 @@ def consume(session: Session, /, topic: str, **given: Any) -> None:
         return
     view = opened.at()
     group = None if options.group is None else opened.group(options.group)
-    printer = _Printer(_renderer(session, view, options.text_format), options.count, group)
+    printer = _Printer(_renderer(session, view, options), options.count, group)
     start = options.start_or_default
     printer.positions = start_positions(view, start, partitions, printer.committed)
     if start == "stored":
@@ -216,7 +224,7 @@ def consume_as_member(session: Session, topic: Topic, group: str, options: Consu
     """Print records as a member of the group. Leaving it, also by Ctrl-C or SIGTERM, gives the
     partitions to the other members at once. What is printed is committed; what is not is read
     again."""
-    render = _renderer(session, topic.at(), options.text_format)
+    render = _renderer(session, topic.at(), options)
     left = options.count
     all_printed = True
     with topic.consumer(
@@ -314,9 +322,15 @@ class _Printer:
             self.committed[number] = position
 
 
-def _renderer(session: Session, view: View, text_format: str) -> Render:
+def _renderer(session: Session, view: View, options: ConsumeOptions) -> Render:
+    decoding = Decoding(session, view, options.decoders) if options.decoders else None
     if not session.is_json:
-        return Template(text_format, view.name, view.schema, view.key).render
+        template = Template(options.text_format, view.name, view.schema, view.key)
+        if decoding is None:
+            return template.render
+        return lambda batch: template.render(decoding.batch(batch))
+    if decoding is not None:
+        return lambda batch: encode_lines(decoding.envelopes(batch, view.name))
     to_rows = envelopes if pylogtable.is_kafka_shaped(view.schema) else objects
     return lambda batch: encode_lines(to_rows(batch, view.name))
 
