@@ -121,7 +121,10 @@ class Import:
         with Threads(2) as encoders, Threads(1) as shaper:
             while not self._is_done():
                 before = self._records, self._dead_letters
-                self._commit_next(encoders, shaper)
+                try:
+                    self._commit_next(encoders, shaper)
+                except StoppedError:  # while the schema registry was away
+                    break
                 now = self._now()
                 if (self._records, self._dead_letters) != before:
                     heard = now

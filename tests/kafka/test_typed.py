@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import pylogtable
@@ -32,7 +33,6 @@ from tests.builders import rows
 from tests.depth import rounds
 from tests.kafka.conftest import NewKafkaTopic
 from tests.kafka.test_import import ROOT, T0, in_kafka
-from tests.library.kafka.registry import RegistryServer, registry_server
 
 UTC = datetime.timezone.utc
 VERSIONS = 10
@@ -75,12 +75,6 @@ ALL_TYPES = {
 }
 
 
-@pytest.fixture(scope="module")
-def registry() -> Iterator[RegistryServer]:
-    with registry_server() as started:
-        yield started
-
-
 @pytest.fixture
 def logs(tmp_path: Path) -> Store:
     return pylogtable.open(tmp_path / "logs")
@@ -117,8 +111,8 @@ def everything(number: int) -> dict[str, Any]:
     }
 
 
-def serializer(registry: RegistryServer, schema: Any) -> Any:
-    client = SchemaRegistryClient({"url": registry.url})
+def serializer(registry: str, schema: Any) -> Any:
+    client = SchemaRegistryClient({"url": registry})
     return AvroSerializer(client, json.dumps(schema))
 
 
@@ -126,13 +120,13 @@ def value_of(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE)
 
 
-def typed(store: Store, servers: str, registry: RegistryServer, topic: str, **more: Any) -> Any:
-    given = {"value_format": "avro", "schema_registry": registry.url, **more}
+def typed(store: Store, servers: str, registry: str, topic: str, **more: Any) -> Any:
+    given = {"value_format": "avro", "schema_registry": registry, **more}
     return import_topic(store, topic, bootstrap_servers=servers, **given)
 
 
 def test_all_types_are_equal_to_what_confluents_deserializer_reads(
-    servers: str, registry: RegistryServer, new_topic: NewKafkaTopic, producer: Any, logs: Store
+    servers: str, registry: str, new_topic: NewKafkaTopic, producer: Any, logs: Store
 ) -> None:
     topic = new_topic()
     write = serializer(registry, ALL_TYPES)
@@ -149,7 +143,7 @@ def test_all_types_are_equal_to_what_confluents_deserializer_reads(
     assert rows(table, "partition", "offset", "key", "raw_value") == [
         (partition, offset, key, value) for partition, offset, _, key, value, _ in sent
     ]
-    read = AvroDeserializer(SchemaRegistryClient({"url": registry.url}))
+    read = AvroDeserializer(SchemaRegistryClient({"url": registry}))
     names = [field["name"] for field in ALL_TYPES["fields"]]  # type: ignore[attr-defined]
     for row, (_, _, _, _, value, _) in zip(table.to_pylist(), sent, strict=True):
         expected = read(value, value_of(topic)) or dict.fromkeys(names)
@@ -162,8 +156,40 @@ def test_all_types_are_equal_to_what_confluents_deserializer_reads(
     assert copy.verify(data=True)
 
 
+def test_json_schema(
+    servers: str, registry: str, new_topic: NewKafkaTopic, producer: Any, logs: Store
+) -> None:
+    """Keys as well. A key of Kafka stays in its partition."""
+    topic = new_topic()
+    schema = {
+        "title": "Order",
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "name": {"type": "string"}},
+    }
+    client = SchemaRegistryClient({"url": registry})
+    write = JSONSerializer(json.dumps(schema), client)
+    key = JSONSerializer(json.dumps({**schema, "title": "Key"}), client)
+    key_of = SerializationContext(topic, MessageField.KEY)
+    for number in range(300):
+        value = {"n": number, "name": f"name {number}"}
+        producer.produce(
+            topic, write(value, value_of(topic)), key({"name": f"k{number % 7}"}, key_of)
+        )
+    assert producer.flush(60) == 0
+    given = {"value_format": "json-schema", "key_format": "json-schema"}
+    report = typed(logs, servers, registry, topic, **given)
+    assert (report.records, report.dead_letters) == (300, 0)
+    copy = logs.topic(topic)
+    found = rows(copy.read(), "partition", "offset", "n", "name", "value_n", "value_name")
+    for (partition, offset, _, _, value, _), row in zip(
+        in_kafka(servers, topic), found, strict=True
+    ):
+        body = json.loads(value[5:])
+        assert row == (partition, offset, None, f"k{body['n'] % 7}", body["n"], body["name"])
+
+
 def test_statistics_of_typed_columns_exist(
-    servers: str, registry: RegistryServer, new_topic: NewKafkaTopic, producer: Any, tmp_path: Path
+    servers: str, registry: str, new_topic: NewKafkaTopic, producer: Any, tmp_path: Path
 ) -> None:
     """So an engine prunes by them."""
     import pyarrow.parquet as pq
@@ -185,7 +211,7 @@ def test_statistics_of_typed_columns_exist(
 
 
 def test_ten_versions_of_a_schema(
-    servers: str, registry: RegistryServer, new_topic: NewKafkaTopic, producer: Any, logs: Store
+    servers: str, registry: str, new_topic: NewKafkaTopic, producer: Any, logs: Store
 ) -> None:
     """Each adds a field and takes another one away; one widens. Producers of all versions write at
     the same time."""
@@ -230,7 +256,7 @@ def test_ten_versions_of_a_schema(
 
 
 def test_damaged_bytes_of_a_transaction_and_a_redrive(
-    servers: str, registry: RegistryServer, new_topic: NewKafkaTopic, logs: Store
+    servers: str, registry: str, new_topic: NewKafkaTopic, logs: Store
 ) -> None:
     """Dead letters of aborted transactions do not exist. Holes of Kafka and of dead letters are
     side by side."""
@@ -260,20 +286,20 @@ def test_damaged_bytes_of_a_transaction_and_a_redrive(
         assert values[partition, offset] == value
     again = typed(logs, servers, registry, topic)
     assert (again.records, again.dead_letters) == (0, 0)
-    redriven = redrive(logs, topic, schema_registry=registry.url)
+    redriven = redrive(logs, topic, schema_registry=registry)
     assert (redriven.redriven, redriven.dead) == (0, 12)
 
 
 @contextmanager
 def following(
-    servers: str, registry: RegistryServer, topic: str, folder: Path
+    servers: str, registry: str, topic: str, folder: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "pylogtable", "kafka", "import", "--follow"),
             *("--bootstrap-servers", servers, "--topic", topic, "--store", str(folder)),
             *("--linger", "0.1", "--batch-bytes", "200000", "--output", "json"),
-            *("--value-format", "avro", "--schema-registry", registry.url),
+            *("--value-format", "avro", "--schema-registry", registry),
         ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -287,7 +313,7 @@ def following(
 
 
 def test_import_that_is_killed_again_and_again(
-    servers: str, registry: RegistryServer, new_topic: NewKafkaTopic, producer: Any, tmp_path: Path
+    servers: str, registry: str, new_topic: NewKafkaTopic, producer: Any, tmp_path: Path
 ) -> None:
     """Every record is in the copy or among the dead letters, once."""
     topic, folder = new_topic(3), tmp_path / "logs"

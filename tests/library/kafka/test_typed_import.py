@@ -351,6 +351,28 @@ def test_follows_without_the_registry_for_a_while(feed: Feed, store: Store) -> N
     assert (report.records, report.dead_letters) == (1, 0)
 
 
+def test_stop_while_the_registry_is_away_ends_with_a_report(feed: Feed, store: Store) -> None:
+    """What was imported before is in it."""
+    feed.send(V1, {"id": 1, "amount": None})
+    refused = 0
+
+    def stop() -> bool:
+        nonlocal refused
+        requests = len(feed.registry.requests)
+        if feed.registry.status is not None:
+            return requests > refused
+        if feed.topic in store.topics() and feed.copy.count() == 1:
+            feed.send(record(("b", "int")), {"b": 1})
+            refused, feed.registry.status = requests, 503
+        return False
+
+    settings = {"max.retries": 0}
+    report = feed.imported(follow=True, stop=stop, linger_ms=50, registry_settings=settings)
+    assert (report.records, report.dead_letters) == (1, 0)
+    feed.registry.status = None
+    assert feed.imported().records == 1
+
+
 class TestDeadLetters:
     def test_damaged_values_leave_holes(self, feed: Feed) -> None:
         feed.send(V1, {"id": 1, "amount": None})
