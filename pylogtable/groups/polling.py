@@ -89,7 +89,7 @@ class Polling(Closing):
             batch = read()
             if batch.table.num_rows or (wait := pause_before(attempt)) is None:
                 return batch
-            self._runtime.pause(wait)
+            self._pause(wait)
             attempt += 1
 
     async def _apoll(self, timeout: float | None = None, max_records: int | None = None) -> Batch:
@@ -120,6 +120,10 @@ class Polling(Closing):
             return min(pause, left) if left > 0 else None
 
         return partial(self._read_batch, count, ends_at), pause_before
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for new records, at most this long."""
+        self._runtime.pause(seconds)
 
     def _batches(self) -> Iterator[Batch]:
         while not self._is_closed:

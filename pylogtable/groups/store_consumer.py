@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 from weakref import ref
 
@@ -218,7 +218,7 @@ class StoreConsumer(Polling):
                 if batch is not None:
                     return batch
         self._raise_failure()
-        return _NOTHING
+        return _nothing()
 
     def _read_from(self, name: str, count: int, ends_at: float) -> Batch | None:
         """The next records of this topic. It goes to the end of the queue, also if it fails, so
@@ -315,7 +315,7 @@ class StoreConsumer(Polling):
             consumer._read_for_records()
 
     def _shown(self, batch: Batch) -> pa.Table:
-        if batch is _NOTHING:
+        if batch is _nothing():
             return batch.table
         table = batch.table if self._columns is None else batch.table.select(list(self._columns))
         return table.add_column(0, TOPIC, pa.repeat(pa.scalar(batch.topic), table.num_rows))
@@ -356,12 +356,15 @@ def _side_by_side(work: Mapping[str, Callable[[], Found]]) -> dict[str, Found | 
         return dict(zip(work, pool.map(outcome, work), strict=True))
 
 
-_NOTHING = Batch(
-    topic="",
-    info=TopicInfo(fields=(), partitions=1, created_at_ms=0),
-    table=pa.schema([pa.field(TOPIC, pa.string()), *LOG_FIELDS]).empty_table(),
-    before={},
-    delivery=Delivery(Fetcher(None)),
-    look_is_due=lambda: False,
-    look=lambda: None,
-)
+@cache
+def _nothing() -> Batch:
+    """An empty batch of no topic. It is made when it is needed: Arrow's first table takes time."""
+    return Batch(
+        topic="",
+        info=TopicInfo(fields=(), partitions=1, created_at_ms=0),
+        table=pa.schema([pa.field(TOPIC, pa.string()), *LOG_FIELDS]).empty_table(),
+        before={},
+        delivery=Delivery(Fetcher(None)),
+        look_is_due=lambda: False,
+        look=lambda: None,
+    )
