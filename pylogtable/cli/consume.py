@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -323,13 +322,11 @@ def _renderer(session: Session, view: View, text_format: str) -> Render:
 
 def _next_version(topic: Topic, view: View) -> View:
     """Wait for the next version, with longer pauses while nothing happens."""
-    never, wait = threading.Event(), _SHORTEST_WAIT
-    while True:
-        newer = topic.at()
-        if newer.version != view.version:
-            return newer
-        never.wait(wait)
+    newer, wait = topic.at(), _SHORTEST_WAIT
+    while newer.version == view.version:
+        newer = topic.wait_for(view.version + 1, wait)
         wait = min(wait * 1.5, _LONGEST_WAIT)
+    return newer
 
 
 def _move_into_log(session: Session, positions: Positions, view: View) -> None:

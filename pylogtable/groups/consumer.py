@@ -19,7 +19,7 @@ import pyarrow as pa
 from pylogtable.arguments import check_number, is_whole
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.format.group_model import MAX_LEASE_MS
-from pylogtable.format.paths import check_member_name
+from pylogtable.format.paths import check_member_name, commit_path
 from pylogtable.format.schema import column_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.fetcher import Fetcher
@@ -32,6 +32,7 @@ from pylogtable.operation import Closing, new_operation, operations
 from pylogtable.read.position import Given, parse_position, resolve
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
+from pylogtable.storage.waiting import wait_for_any
 
 # The first wait for new records. It doubles each time there are none, up to the member's limit.
 FIRST_PAUSE_SECONDS = 0.01
@@ -147,7 +148,8 @@ class Consumer(Closing):
             wait = self._pause_before(attempt, began, seconds)
             if wait is None:
                 return table
-            self._runtime.pause(wait)
+            next_commit = commit_path(self._view.version + 1)
+            wait_for_any([(self._view._store, next_commit)], wait, self._runtime)
             attempt += 1
 
     def commit(
