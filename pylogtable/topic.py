@@ -20,7 +20,7 @@ from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundE
 from pylogtable.format.config import compacts, known_formats
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, CopyOf
-from pylogtable.format.paths import seen_in
+from pylogtable.format.paths import commit_path, seen_in
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.consumer import Consumer
@@ -42,6 +42,7 @@ from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.waiting import wait_for_any
 from pylogtable.times import Moment
 from pylogtable.topic_jobs import TopicJobs
 from pylogtable.topic_writes import TopicWrites
@@ -104,6 +105,16 @@ class Topic(TopicWrites, TopicJobs):
         the same data."""
         snapshot = snapshot_at(self.name, self._log, version)
         return View(self.name, self._store, snapshot, self._log.manifest, self._log.runtime.clock)
+
+    def wait_for(self, version: int, timeout: float) -> View:
+        """Wait until the topic has this version, at most `timeout` seconds, and return the newest.
+        On a local disk it returns as soon as there is a commit; elsewhere the store is asked once,
+        after the timeout. For programs that follow a topic without a group; a consumer waits by
+        itself."""
+        if self._log.known.version < version:
+            place = self._store, commit_path(version)
+            wait_for_any([place], timeout, self._log.runtime)
+        return self.at()
 
     def read(
         self,

@@ -101,6 +101,7 @@ SIGNATURES = {
     Store.create_topic: ["name", "partitions", "schema", "key", "config", "*start_offsets"],
     Store.delete_topic: ["name"],
     Topic.at: ["version"],
+    Topic.wait_for: ["version", "timeout"],
     Topic.append: ["data", "*txn", "*expected_last", "*note", "*keep_offsets"],
     Topic.read: ["partition", "start", "end", "columns", "version", "keys"],
     Topic.start_offsets: [],
