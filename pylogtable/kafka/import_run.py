@@ -40,6 +40,7 @@ from pylogtable.kafka.import_plan import (
     settings_not_in_force,
     settings_to_copy,
 )
+from pylogtable.kafka.import_report import ImportProgress, ImportReport
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.operation import Threads, operation
@@ -48,37 +49,6 @@ from pylogtable.store import Store
 from pylogtable.topic import Topic
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ImportProgress:
-    """How far an import is. `size_bytes` is that of the records in memory. `lag` has, by partition,
-    how many offsets Kafka is ahead."""
-
-    records: int
-    commits: int
-    seconds: float
-    lag: dict[int, int]
-    size_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """What `import_topic` did. `offsets` has `(start, end)` by partition, from the first record
-    imported to one past the last. `groups` has the positions that were set. `left_out` says why a
-    setting or a group of Kafka was not copied. `waiting` has, by partition, how many offsets a
-    bounded import has left in Kafka because a transaction there was open. `copy_of` names the topic
-    of Kafka whose copy this is; it is empty for a copy that is not guarded."""
-
-    topic: str
-    records: int
-    commits: int
-    seconds: float
-    offsets: dict[int, tuple[int, int]]
-    groups: dict[str, dict[int, int]] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    waiting: dict[int, int] = field(default_factory=dict)
-    copy_of: str = ""
 
 
 @dataclass(frozen=True)

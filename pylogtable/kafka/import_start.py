@@ -16,7 +16,8 @@ from pylogtable.arguments import (
 )
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.client import StoppedError
-from pylogtable.kafka.import_run import Import, ImportOptions, ImportProgress, ImportReport
+from pylogtable.kafka.import_report import ImportProgress, ImportReport
+from pylogtable.kafka.import_run import Import, ImportOptions
 from pylogtable.kafka.source import KafkaSource
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store

@@ -25,7 +25,8 @@ from pylogtable.kafka import (
     import_start,
     import_topic,
 )
-from pylogtable.kafka.import_run import ImportOptions, ImportReport
+from pylogtable.kafka.import_report import ImportReport
+from pylogtable.kafka.import_run import ImportOptions
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
