@@ -11,6 +11,7 @@ from pylogtable.cli.kafka_values import (
     parse_value_options,
     redrive,
     value_options,
+    warn_of_dead_letters,
 )
 from pylogtable.cli.many_topics import (
     ExportsShown,
