@@ -22,6 +22,7 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.kafka.rows import HEADERS, TIMESTAMP
+from pylogtable.kafka.topics_plan import DEAD_LETTERS
 from pylogtable.kafka.typed.columns_plan import KAFKA_OFFSET, KAFKA_PARTITION
 from pylogtable.kafka.typed.typed_rows import Dead
 from pylogtable.store import Store
@@ -45,7 +46,6 @@ SCHEMA = pa.schema(
 )
 
 Int64s = npt.NDArray[np.int64]
-from pylogtable.kafka.topics_plan import DEAD_LETTERS
 
 
 def dead_letters_of(name: str) -> str:
