@@ -56,6 +56,10 @@ class Registry:
         """Of an id, or of a GUID. Raises UnknownSchemaError if there is none."""
         if isinstance(name, int):
             found = self._ask(lambda: self._client.get_schema(name, fmt=self._format))
+        elif not hasattr(self._client, "get_schema_by_guid"):
+            raise InvalidRequestError(
+                f"schema {name} is named by its GUID: this needs confluent-kafka 2.11 or newer"
+            )
         else:
             found = self._ask(lambda: self._client.get_schema_by_guid(name, fmt=self._format))
         return self._with_references(found, ())

@@ -21,7 +21,7 @@ from tests.library.kafka.values.avro_cases import as_column, encode, read, recor
 from tests.library.kafka.values.framing import framed, of, only_group, payloads, reasons
 
 _SHARED = settings(
-    max_examples=rounds(100, deep=3000),
+    max_examples=rounds(100, deep=1000),
     suppress_health_check=list(HealthCheck),
 )
 POINT = {

@@ -48,7 +48,7 @@ def as_table(array: pa.StructArray) -> pa.Table:
 
 
 @given(st.data())
-@settings(max_examples=rounds(100, deep=3000), suppress_health_check=list(HealthCheck))
+@settings(max_examples=rounds(100, deep=1000), suppress_health_check=list(HealthCheck))
 def test_random_columns_are_written_as_they_were_read(
     registry: RegistryServer, data: st.DataObject
 ) -> None:

@@ -260,7 +260,7 @@ _VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), _VALUES, max_size=3), min_size=1))
-@settings(max_examples=rounds(200, deep=5000), suppress_health_check=list(HealthCheck))
+@settings(max_examples=rounds(200, deep=1000), suppress_health_check=list(HealthCheck))
 def test_random_objects_come_back(objects: list[dict[str, Any]]) -> None:
     found = inferred(*(text(each) for each in objects))
     shown: dict[int, Any] = {}

@@ -269,7 +269,7 @@ _ROWS = st.fixed_dictionaries(
 
 
 @given(st.lists(_ROWS, min_size=1))
-@settings(max_examples=rounds(50, deep=2000), suppress_health_check=list(HealthCheck))
+@settings(max_examples=rounds(50, deep=1000), suppress_health_check=list(HealthCheck))
 def test_random_messages_come_back(registry: RegistryServer, rows: list[dict[str, Any]]) -> None:
     fields = [
         *("int32 i", "double d", "string s", "optional bool maybe", "Inner inner"),
