@@ -41,9 +41,10 @@ from pylogtable.kafka.import_plan import (
     settings_to_copy,
 )
 from pylogtable.kafka.import_report import ImportProgress, ImportReport
+from pylogtable.kafka.import_threads import ImportThreads, threads_of_import
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
-from pylogtable.operation import Threads, operation
+from pylogtable.operation import operation
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -118,10 +119,10 @@ class Import:
         self._reached = self._begin(bounds)
         self._targets = {number: high for number, (_, high) in bounds.items()}
         refreshed = heard = self._now()
-        with Threads(2) as encoders, Threads(1) as shaper:
+        with threads_of_import() as threads:
             while not self._is_done():
                 before = self._records
-                self._commit_next(encoders, shaper)
+                self._commit_next(threads)
                 now = self._now()
                 if self._records > before:
                     heard = now
@@ -278,7 +279,7 @@ class Import:
         )
 
     @operation
-    def _commit_next(self, encoders: Threads, shaper: Threads) -> None:
+    def _commit_next(self, threads: ImportThreads) -> None:
         """Read until there is enough for a commit, and commit it. Without a commit if nothing
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
         options, began = self._options, self._now()
@@ -286,8 +287,8 @@ class Import:
         lasts: dict[int, int] = {}
         plan = plan_append(self._topic, keep_offsets=True, app_id=self._app_id)
         with (
-            plan.begin(encoders=encoders) as stager,
-            Aside(shaper) as aside,
+            plan.begin(encoders=threads.encoders) as stager,
+            Aside(threads.shapers) as aside,
         ):
             deadline = self._now() + options.linger_seconds
             while size < options.batch_bytes and self._now() < deadline and not options.stop():
