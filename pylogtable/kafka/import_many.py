@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.kafka.client import kafka_library, topic_names
 from pylogtable.kafka.import_report import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
+from pylogtable.kafka.import_threads import ImportThreads, shared_threads, sharing
 from pylogtable.kafka.many_topics import ManyTopics, TellProgress, check_options
 from pylogtable.kafka.side_by_side import Share
 from pylogtable.kafka.topics_plan import Choice
@@ -99,6 +101,7 @@ def import_topics(
     is_stopped = stop or (lambda: False)
     limits = store._store.limits
 
+    threads = shared_threads()
     progress = TellProgress(on_progress, ImportProgress.followed_by)
 
     def import_one(topic: str, share: Share, stop: Callable[[], bool]) -> ImportReport:
@@ -106,6 +109,7 @@ def import_topics(
             store,
             topic,
             share,
+            threads,
             bootstrap_servers=bootstrap_servers,
             follow=follow,
             consumer_settings=settings,
@@ -130,7 +134,8 @@ def import_topics(
         look_seconds=limits.kafka_look_seconds,
         on_end=on_end,
     )
-    many.run()
+    with closing(threads):
+        many.run()
     return ImportsReport(many.reports, many.errors, runtime.monotonic() - began)
 
 
@@ -138,22 +143,24 @@ def import_share(
     store: Store,
     topic: str,
     share: Share,
+    threads: ImportThreads,
     *,
     consumer_settings: Mapping[str, Any],
     batch_bytes: int = 256 << 20,
     **options: Any,
 ) -> ImportReport:
-    """Import one of many topics, with its share of memory."""
+    """Import one of many topics, with its share of memory, and the threads of all."""
     kilobytes = consumer_settings.get("queued.max.messages.kbytes", QUEUE_BYTES >> 10)
     settings = {
         "fetch.max.bytes": share.of(FETCH_BYTES, LEAST_FETCH_BYTES),
         **consumer_settings,
         "queued.max.messages.kbytes": share.of(int(kilobytes), LEAST_BYTES >> 10),
     }
-    return import_topic(
-        store,
-        topic,
-        consumer_settings=settings,
-        batch_bytes=share.of(batch_bytes, min(batch_bytes, LEAST_BYTES)),
-        **options,
-    )
+    with sharing(threads):
+        return import_topic(
+            store,
+            topic,
+            consumer_settings=settings,
+            batch_bytes=share.of(batch_bytes, min(batch_bytes, LEAST_BYTES)),
+            **options,
+        )

@@ -46,12 +46,13 @@ from pylogtable.kafka.import_plan import (
     settings_to_copy,
 )
 from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
+from pylogtable.kafka.import_threads import ImportThreads, threads_of_import
 from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.kafka.typed.columns_plan import Evolution, is_typed
 from pylogtable.kafka.typed.first_look import FirstLook, Looking
 from pylogtable.kafka.typed.typed_import import Patience, TypedImport
-from pylogtable.operation import Threads, operation
+from pylogtable.operation import operation
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -118,11 +119,11 @@ class Import:
         self._reached = self._begin(bounds)
         self._targets = {number: high for number, (_, high) in bounds.items()}
         refreshed = heard = self._now()
-        with Threads(2) as encoders, Threads(1) as shaper:
+        with threads_of_import() as threads:
             while not self._is_done():
                 before = self._records, self._dead_letters
                 try:
-                    self._commit_next(encoders, shaper)
+                    self._commit_next(threads)
                 except StoppedError:  # while the schema registry was away
                     break
                 now = self._now()
@@ -306,13 +307,13 @@ class Import:
         )
 
     @operation
-    def _commit_next(self, encoders: Threads, shaper: Threads) -> None:
+    def _commit_next(self, threads: ImportThreads) -> None:
         """Read until there is enough for a commit, and commit it. Without a commit if nothing
         comes for a while. Rows are shaped and encoded in other threads while more are read."""
         options, began = self._options, self._now()
         size = 0
-        with self._batch(encoders) as batch:
-            with Aside(shaper) as aside:
+        with self._batch(threads.encoders) as batch:
+            with Aside(threads.shapers) as aside:
                 deadline = self._now() + options.linger_seconds
                 while size < options.batch_bytes and self._now() < deadline and not options.stop():
                     received = self._source.receive(READ_MESSAGES, READ_SECONDS)

@@ -10,6 +10,7 @@ from pylogtable.arguments import check_callable
 from pylogtable.kafka.client import kafka_library
 from pylogtable.kafka.import_many import import_share
 from pylogtable.kafka.import_report import ImportProgress, ImportReport
+from pylogtable.kafka.import_threads import shared_threads
 from pylogtable.kafka.side_by_side import Ended, Share, SideBySide
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.members import Members
@@ -49,6 +50,7 @@ class RunningImports:
         self._members = members
         self._is_stopped = is_stopped
         self._tell = tell
+        self._threads = shared_threads()
         rest_seconds = store._store.limits.kafka_look_seconds
         self._imports = SideBySide(
             self._import, store._runtime, follows=True, rest_seconds=rest_seconds, name="import"
@@ -63,6 +65,7 @@ class RunningImports:
     def close(self) -> None:
         """Wait until all have ended. They do so after the running commit."""
         self._tell_of(self._imports.wait())
+        self._threads.close()
 
     def _import(self, topic: str, share: Share) -> ImportReport:
         assert self._asked is not None
@@ -70,6 +73,7 @@ class RunningImports:
             self._store,
             topic,
             share,
+            self._threads,
             bootstrap_servers=self._asked.bootstrap_servers,
             follow=True,
             consumer_settings=self._asked.consumer_settings,

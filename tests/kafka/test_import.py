@@ -110,12 +110,16 @@ def check(store: Store, servers: str, topic: str) -> None:
 
 
 @contextmanager
-def following(servers: str, topic: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, as a process of its own. It is killed in the end, if it still runs."""
+def following(
+    servers: str, topic: str, folder: Path, *, pattern: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, as a process of its own. It is killed in the end, if it still runs. With
+    `pattern`, it follows the topics that match."""
+    chosen = "--topic-pattern" if pattern else "--topic"
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "pylogtable", "kafka", "import", "--follow"),
-            *("--bootstrap-servers", servers, "--topic", topic, "--store", str(folder)),
+            *("--bootstrap-servers", servers, chosen, topic, "--store", str(folder)),
             *("--linger", "0.2", "--batch-bytes", "1000000", "--output", "json"),
         ],
         cwd=ROOT,

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 import pylogtable
 from pylogtable import StorageError, Store
-from pylogtable.kafka import export_topic, import_topic
+from pylogtable.kafka import export_topic, import_topic, import_topics
 from pylogtable.kafka.source import KafkaSource
 from tests.builders import kafka
 from tests.kafka.broker import running
@@ -134,6 +134,24 @@ def test_each_missing_right_is_named_and_leaves_nothing_behind(
     assert logs.topic(orders).count() == 10
     allow(admin, "billing", "DESCRIBE", kind="GROUP")
     assert imported(groups=True).groups == {"billing": {1: 3}}
+
+
+def test_topic_without_rights_stops_no_other(
+    secured: str, orders: str, admin: AdminClient, logs: Store
+) -> None:
+    secret = "secret"
+    admin.create_topics([NewTopic(secret, 1, 1)])[secret].result(30)
+    producer = confluent_kafka.Producer({"bootstrap.servers": secured, **login("admin")})
+    producer.produce(secret, b"x")
+    assert producer.flush(30) == 0
+    allow(admin, orders, "DESCRIBE", "DESCRIBE_CONFIGS", "READ")
+    how: dict[str, Any] = {"bootstrap_servers": secured, "consumer_settings": login("guest")}
+    done = import_topics(logs, topics=[secret, orders], **how)
+    assert done.reports[orders].records == 10
+    assert "Allow it in Kafka (READ" in str(done.errors[secret])
+    assert logs.topics() == [orders]
+    # What may not be described is not listed.
+    assert list(import_topics(logs, all_topics=True, **how).reports) == [orders]
 
 
 def test_export_without_the_right_to_write_moves_no_position(

@@ -388,6 +388,18 @@ class TestMemory:
         assert progress == sorted(progress)
         assert progress[-1] == 2
 
+    def test_threads_that_hold_memory_are_for_all_topics(
+        self, store: Store, cluster: MockCluster, prefix: str
+    ) -> None:
+        names = topics(cluster, prefix, *map(str, range(8)))
+        before = {thread.ident for thread in threading.enumerate()}
+        with following(store, cluster, topics=names) as running:
+            running.until(lambda: counts(store) == dict.fromkeys(names, 1))
+            new = [one for one in threading.enumerate() if one.ident not in before]
+        workers = [one for one in new if not one.name.startswith("import ")]
+        assert len(new) - len(workers) == len(names)
+        assert len(workers) <= 3 * AT_ONCE + 1
+
     def test_few_topics_at_a_time_unless_they_are_followed(self) -> None:
         at_work: set[str] = set()
         most = 0
