@@ -32,6 +32,7 @@ from pylogtable.groups.report import GroupLag
 from pylogtable.operation import Threads, operations
 from pylogtable.read.position import Given
 from pylogtable.runtime import Runtime
+from pylogtable.storage.waiting import Place
 
 TOPIC = "topic"
 #: While other topics have records, a topic without any is asked for news no more often than this.
@@ -328,6 +329,9 @@ class StoreConsumer(Polling):
     def _longest_pause_seconds(self) -> float:
         pauses = (consumer._longest_pause_seconds for consumer in self._consumers.values())
         return min(pauses, default=LONGEST_PAUSE_SECONDS)
+
+    def _awaited(self) -> list[Place]:
+        return [place for consumer in self._consumers.values() for place in consumer._awaited()]
 
     def _enter(self, method: str = "") -> None:
         """A method begins. With its name if it cannot be called by the program's callbacks."""
