@@ -7,11 +7,13 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import pylogtable
 from pylogtable import Consumer, InvalidRequestError, Topic
 from pylogtable.groups.errand import Errand
 from pylogtable.storage.base import ObjectStore
@@ -81,6 +83,28 @@ def test_waiting_is_cancelled_at_once_and_loses_nothing(topic: Topic) -> None:
         return key
 
     assert run(read()) == b"late"
+
+
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_consumers_that_wait_need_no_threads(
+    topic: Topic, tmp_path: Path, is_on_disk: bool
+) -> None:
+    """There are few, and reads of other consumers need them."""
+
+    async def read() -> int:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        quiet = pylogtable.open(tmp_path).create_topic("t") if is_on_disk else topic
+        consumers = [quiet.consumer(f"g{n}", follow=True) for n in range(20)]
+        for consumer in consumers:
+            consumer.poll(0)
+        waiting = [asyncio.create_task(consumer.apoll()) for consumer in consumers]
+        await asyncio.sleep(0.05)
+        polled = [await topic.consumer("other").apoll(max_records=1) for _ in range(20)]
+        quiet.append(kafka(["late"]))
+        tables = await asyncio.gather(*waiting)
+        return sum(table.num_rows for table in [*polled, *tables])
+
+    assert run(read()) == 40
 
 
 @dataclass
