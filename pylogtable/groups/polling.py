@@ -22,7 +22,7 @@ from pylogtable.groups.options import check_count, check_timeout
 from pylogtable.groups.records import Records
 from pylogtable.operation import Closing, operations
 from pylogtable.runtime import Runtime
-from pylogtable.storage.waiting import Place, wait_for_any
+from pylogtable.storage.waiting import Place, async_wait_for_any, wait_for_any
 
 # The first wait for new records. It doubles each time there are none, up to the member's limit.
 FIRST_PAUSE_SECONDS = 0.01
@@ -100,7 +100,7 @@ class Polling(Closing):
             batch = await self._in_thread(read, Batch.give_back)
             if batch.table.num_rows or (wait := pause_before(attempt)) is None:
                 return batch
-            await asyncio.to_thread(wait_for_any, self._awaited(), wait, self._runtime)
+            await async_wait_for_any(self._awaited(), wait, self._runtime)
             attempt += 1
 
     def _rounds(

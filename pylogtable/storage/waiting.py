@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
@@ -20,6 +21,18 @@ PART_OF_WAIT = 1 / 16
 def wait_for_any(places: Sequence[Place], seconds: float, runtime: Runtime) -> None:
     """Wait until one of these objects is there, or for so long. Where a look would be a request,
     none is made: then this is a pause, and the caller looks after it."""
+    for pause in _pauses(places, seconds, runtime):
+        runtime.pause(pause)
+
+
+async def async_wait_for_any(places: Sequence[Place], seconds: float, runtime: Runtime) -> None:
+    """The same for asynchronous code. It needs no thread, of which there are few."""
+    for pause in _pauses(places, seconds, runtime):
+        await asyncio.sleep(pause)
+
+
+def _pauses(places: Sequence[Place], seconds: float, runtime: Runtime) -> Iterator[float]:
+    """The pauses between two looks."""
     waited, began = 0.0, runtime.monotonic()
     while waited < seconds:
         seen = [store.peek(key) for store, key in places]
@@ -28,5 +41,5 @@ def wait_for_any(places: Sequence[Place], seconds: float, runtime: Runtime) -> N
         pause = seconds - waited
         if False in seen:
             pause = min(pause, LONGEST_SECONDS, max(SHORTEST_SECONDS, waited * PART_OF_WAIT))
-        runtime.pause(pause)
+        yield pause
         waited = max(waited + pause, runtime.monotonic() - began)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import pylogtable
 from pylogtable import Consumer, InvalidRequestError, Topic
+from pylogtable.groups.errand import Errand
 from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.delegating import WrappedStore
 from pylogtable.storage.memory import MemoryStore
@@ -81,6 +85,28 @@ def test_waiting_is_cancelled_at_once_and_loses_nothing(topic: Topic) -> None:
     assert run(read()) == b"late"
 
 
+@pytest.mark.parametrize("is_on_disk", [False, True])
+def test_consumers_that_wait_need_no_threads(
+    topic: Topic, tmp_path: Path, is_on_disk: bool
+) -> None:
+    """There are few, and reads of other consumers need them."""
+
+    async def read() -> int:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        quiet = pylogtable.open(tmp_path).create_topic("t") if is_on_disk else topic
+        consumers = [quiet.consumer(f"g{n}", follow=True) for n in range(20)]
+        for consumer in consumers:
+            consumer.poll(0)
+        waiting = [asyncio.create_task(consumer.apoll()) for consumer in consumers]
+        await asyncio.sleep(0.05)
+        polled = [await topic.consumer("other").apoll(max_records=1) for _ in range(20)]
+        quiet.append(kafka(["late"]))
+        tables = await asyncio.gather(*waiting)
+        return sum(table.num_rows for table in [*polled, *tables])
+
+    assert run(read()) == 40
+
+
 @dataclass
 class Gate:
     """Lets requests of threads other than the test's wait until it is opened."""
@@ -125,7 +151,7 @@ async def begin(consumer: Consumer, gate: Gate) -> asyncio.Task[pa.Table]:
     return reading
 
 
-async def cancel(reading: asyncio.Task[pa.Table]) -> None:
+async def cancel(reading: asyncio.Task[Any]) -> None:
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -146,8 +172,9 @@ def test_other_methods_wait_for_a_read_that_was_cancelled(gated: Consumer, gate:
 
     async def read() -> None:
         await cancel(await begin(gated, gate))
-        threading.Timer(0.01, gate.opened.set).start()
+        threading.Timer(0.2, gate.opened.set).start()
         assert gated.positions() == {0: 0, 1: 0}
+        assert gate.opened.is_set()
 
     run(read())
     assert gated.commit() == {0: 0, 1: 0}
@@ -163,31 +190,33 @@ def test_loop_that_ends_meanwhile_loses_nothing(gated: Consumer, gate: Gate) -> 
     assert gated.poll().num_rows == 10
 
 
-def test_cancelled_before_there_is_a_thread(topic: Topic) -> None:
+def test_read_that_is_cancelled_before_there_is_a_thread_for_it(topic: Topic) -> None:
     async def read() -> int:
         consumer = topic.consumer("g")
+        pool, is_free = ThreadPoolExecutor(1), threading.Event()
+        pool.submit(is_free.wait, WAITED_SECONDS)
+        asyncio.get_running_loop().set_default_executor(pool)
         reading = asyncio.create_task(consumer.apoll())
         await asyncio.sleep(0)
-        busy = threading.Event()
-        loop = asyncio.get_running_loop()
         await cancel(reading)
-        loop.set_default_executor(busy_pool(busy))
-        waiting = asyncio.create_task(consumer.apoll())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        await cancel(waiting)
-        busy.set()
+        is_free.set()
         return int((await consumer.apoll()).num_rows)
 
     assert run(read()) == 10
 
 
-def busy_pool(until: threading.Event) -> Any:
-    from concurrent.futures import ThreadPoolExecutor
+def test_result_that_came_together_with_the_cancellation_is_given_back() -> None:
+    given_back: list[str] = []
 
-    pool = ThreadPoolExecutor(1)
-    pool.submit(until.wait, WAITED_SECONDS)
-    return pool
+    async def work() -> None:
+        errand = Errand(lambda: "records", given_back.append)
+        reading = asyncio.create_task(errand.result())
+        await asyncio.sleep(0)
+        errand.wait()  # the thread is done, and the loop does not know
+        await cancel(reading)
+
+    run(work())
+    assert given_back == ["records"]
 
 
 def test_half_of_a_batch_is_kept_when_a_loop_is_cancelled(topic: Topic) -> None:

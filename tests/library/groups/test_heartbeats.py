@@ -241,7 +241,7 @@ class SlowForBeats(WrappedStore):
     def create(self, key: str, data: bytes) -> Created:
         if threading.current_thread() is self._slow.thread:
             self._slow.has_begun.set()
-            assert self._slow.may_go_on.wait(WAITED_SECONDS)
+            self._slow.was_let_go = self._slow.may_go_on.wait(WAITED_SECONDS)
         return self._inner.create(key, data)
 
 
@@ -250,6 +250,7 @@ class Slow:
     thread: threading.Thread | None = None
     has_begun: threading.Event = field(default_factory=threading.Event)
     may_go_on: threading.Event = field(default_factory=threading.Event)
+    was_let_go: bool = False
 
 
 def test_poll_does_not_wait_for_a_beat(
@@ -266,6 +267,7 @@ def test_poll_does_not_wait_for_a_beat(
     slow.may_go_on.set()
     consumer.commit()
     slow.thread.join(WAITED_SECONDS)
+    assert slow.was_let_go
     assert [state.operation for state in states(objects)] == ["join", "heartbeat", "commit"]
 
 

@@ -380,6 +380,22 @@ def test_poll_is_empty_only_if_no_topic_has_records(clock: Clock, is_far: bool) 
             assert consumer.poll().num_rows == 0
 
 
+def test_record_that_came_after_the_look_of_the_last_poll_is_found(clock: Clock) -> None:
+    work = Work(clock, FarStore(lambda: clock.now_ms))
+    names = ["a", "b", "c"]
+    for name in names:
+        work.store.create_topic(name)
+    consumer = work.store.consumer("g", names)
+    assert consumer.poll().num_rows == 0
+    for _ in range(3):
+        clock.tick(1_000)
+        first, second, _ = consumer._consumers
+        work.store.topic(first).append(kafka(["k"]))
+        assert consumer.poll().num_rows == 1  # has looked at the others as well
+        work.store.topic(second).append(kafka(["k"]))
+        assert consumer.poll().num_rows == 1
+
+
 def test_a_busy_topic_does_not_hide_the_others(clock: Clock, objects: MemoryStore) -> None:
     work = Work(clock, objects)
     for name in ("busy", "quiet"):
