@@ -42,3 +42,11 @@ else:
     fs = _LazyModule("pyarrow.fs")
     pc = _LazyModule("pyarrow.compute")
     pq = _LazyModule("pyarrow.parquet")
+
+
+def load_arrow() -> None:
+    """Load now what the first work with records would load: half a second where there is pandas,
+    which pyarrow looks for when it is first given Python's objects."""
+    import pyarrow as pa
+
+    pc.is_null(pa.array([b""]))

@@ -182,6 +182,9 @@ class Limits:
     kafka_stop_seconds: float = 3.0
     #: A bounded import gives up if Kafka sends nothing for this long.
     kafka_silence_seconds: float = 60.0
+    #: How often who follows many topics looks for new ones, and how long a topic that has failed is
+    #: left alone.
+    kafka_look_seconds: float = 30.0
 
     # Spark.
     #: So much is rewritten in the driver. It takes about a second there, as a Spark job of Python

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -20,16 +20,10 @@ from pylogtable.errors import InvalidRequestError, LogTableError, TopicNotFoundE
 from pylogtable.format.config import compacts, known_formats
 from pylogtable.format.log_state import LogState
 from pylogtable.format.model import Change, CopyOf
-from pylogtable.format.paths import seen_in
+from pylogtable.format.paths import commit_path, seen_in
 from pylogtable.format.schema import from_arrow, table_schema
 from pylogtable.format.snapshot import Snapshot
-from pylogtable.groups.consumer import Consumer
-from pylogtable.groups.group import Group, describe_groups, expire_groups
-from pylogtable.groups.opening import open_consumer
-from pylogtable.groups.options import Callbacks, ConsumerOptions, OnPartitions
-from pylogtable.groups.report import GroupDescription
 from pylogtable.jobs.delete_records_plan import plan_delete_records
-from pylogtable.log.group_objects import load_groups
 from pylogtable.log.topic_log import open_log
 from pylogtable.operation import operations
 from pylogtable.publish.checks import check_published_tables
@@ -42,7 +36,9 @@ from pylogtable.read.versions import snapshot_at, version_at
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
 from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.waiting import wait_for_any
 from pylogtable.times import Moment
+from pylogtable.topic_groups import TopicGroups
 from pylogtable.topic_jobs import TopicJobs
 from pylogtable.topic_writes import TopicWrites
 from pylogtable.topics.column_types import GivenType, column_types, make_fields
@@ -51,7 +47,7 @@ from pylogtable.topics.plan import plan_alter, plan_guard
 
 
 @operations
-class Topic(TopicWrites, TopicJobs):
+class Topic(TopicWrites, TopicGroups, TopicJobs):
     """One topic. `Store.topic`, `Store.create_topic` and `pylogtable.open_topic` make one.
 
     >>> topic.append(pa.table({"key": [b"k"], "value": [b"v"]}))
@@ -104,6 +100,16 @@ class Topic(TopicWrites, TopicJobs):
         the same data."""
         snapshot = snapshot_at(self.name, self._log, version)
         return View(self.name, self._store, snapshot, self._log.manifest, self._log.runtime.clock)
+
+    def wait_for(self, version: int, timeout: float) -> View:
+        """Wait until the topic has this version, at most `timeout` seconds, and return the newest.
+        On a local disk it returns as soon as there is a commit; elsewhere the store is asked once,
+        after the timeout. For programs that follow a topic without a group; a consumer waits by
+        itself."""
+        if self._log.known.version < version:
+            place = self._store, commit_path(version)
+            wait_for_any([place], timeout, self._log.runtime)
+        return self.at()
 
     def read(
         self,
@@ -377,77 +383,6 @@ class Topic(TopicWrites, TopicJobs):
 
         snapshot, _ = self._log.change(plan)
         return {number: snapshot.partitions[number].log_start for number in sorted(offsets)}
-
-    def group(self, name: str) -> Group:
-        """A consumer group of this topic, to commit, inspect or reset positions. Opening it writes
-        nothing."""
-        return Group(name, self.name, self._log)
-
-    def consumer(
-        self,
-        group: str,
-        member: tuple[int, int] | str | None = None,
-        *,
-        auto_offset_reset: str = "earliest",
-        columns: Sequence[str] | None = None,
-        max_records: int = 500,
-        lease_ms: int = 10_000,
-        max_poll_interval_ms: int = 300_000,
-        follow: bool = False,
-        on_assign: OnPartitions | None = None,
-        on_revoke: OnPartitions | None = None,
-        on_lost: OnPartitions | None = None,
-    ) -> Consumer:
-        """A consumer that reads this topic for a group and can commit its positions.
-
-        `member` says how the partitions are shared:
-        - None: this consumer reads all partitions.
-        - `(index, count)`: a static member. It reads every `count`-th partition from `index` on.
-        - a name: a dynamic member. It shares the partitions with the other dynamic members, under a
-          lease of `lease_ms`. A thread renews the lease while the process lives. It leaves the
-          group if the program neither polls nor commits for `max_poll_interval_ms`.
-
-        `auto_offset_reset` says where to start without a committed position, or if that position is
-        no longer in the log: "earliest", "latest", "none" (raise an error) or "by_duration:PT1H".
-
-        `poll` returns at most `max_records`. With `follow=True`, iteration waits for new records
-        instead of ending.
-
-        `on_assign(consumer, partitions)` is called when the consumer has got partitions,
-        `on_revoke` before it gives some up, so that it can still commit, and `on_lost` after its
-        lease or position was lost (or `on_revoke`, if there is no `on_lost`). They are called in
-        the thread that polls, and by `close`.
-        """
-        options = ConsumerOptions(
-            group=group,
-            member=member,
-            auto_offset_reset=auto_offset_reset,
-            columns=columns,
-            max_records=max_records,
-            lease_ms=lease_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
-            follow=follow,
-            callbacks=Callbacks(on_assign, on_revoke, on_lost),
-        )
-        return open_consumer(self.name, self._log, self.at, options)
-
-    def groups(self) -> list[str]:
-        """The names of the consumer groups of this topic, sorted. Damaged groups are included."""
-        return load_groups(self._store, self._log.latest().topic_id).names
-
-    def describe_groups(self) -> GroupDescription:
-        """Position, lag and owner of every partition, for all consumer groups of this topic."""
-        groups = load_groups(self._store, self._log.latest().topic_id)
-        for error in groups.damaged.values():
-            raise error
-        return describe_groups(self._log, self.at(), groups.states)
-
-    def expire_groups(self, older_than: timedelta | int, *, dry_run: bool = False) -> list[str]:
-        """Delete the groups that have had no member and no commit for this long: a timedelta, or
-        milliseconds. Returns their names. Run it from time to time to remove groups that nobody
-        uses any more; `dry_run=True` only lists them."""
-        check_flags(dry_run=dry_run)
-        return expire_groups(self._log, older_than, dry_run=dry_run)
 
 
 def _reopen(name: str, store: ObjectStore, runtime: Runtime, topic_id: str) -> Topic:

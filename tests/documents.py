@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("", "pylogtable", "pylogtable/cli", "pylogtable/publish", "pylogtable/kafka",
+           "pylogtable/kafka/values",
            "pylogtable/mirror", "pylogtable/metrics", "pylogtable/run", "pylogtable/storage",
            "spark_ext", "benchmarks", "examples",
            "format_spec", "format_spec/decisions")  # fmt: skip

@@ -34,6 +34,7 @@ from pylogtable.append.records import OVERHEAD_BYTES, RecordShape, RecordTuple
 from pylogtable.append.shaping import RowShaper
 from pylogtable.arguments import check_number
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
+from pylogtable.lazy_arrow import load_arrow
 from pylogtable.operation import Closing, new_operation
 from pylogtable.times import Moment, from_us, to_us
 
@@ -308,6 +309,11 @@ class Producer(Closing):
         batch.sent.append(sent)
 
     def _run(self) -> None:
+        load_arrow()
+        with self._log.later_roots.wanted():
+            self._append_batches()
+
+    def _append_batches(self) -> None:
         while (batch := self._next()) is not None:
             outcome: Delivered | BaseException
             try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +12,10 @@ import click
 import pylogtable
 from pylogtable import CommitConflictError, InvalidRequestError, OffsetOutOfRangeError
 from pylogtable.cli.command import Command
+from pylogtable.cli.decoding import Decoding, decoders_of
 from pylogtable.cli.following import Silence, next_version
 from pylogtable.cli.given_keys import given_keys, key_json_option, key_option
+from pylogtable.cli.kafka_values import decode_options
 from pylogtable.cli.messages import warn
 from pylogtable.cli.options import (
     COUNT,
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pylogtable import Consumer, Group, Topic, View
+    from pylogtable.kafka import Decoder
 
 # The name of the program in a group; each run adds characters of its own.
 MEMBER_NAME = "console-consumer"
@@ -107,6 +110,7 @@ class ConsumeOptions:
     keys: tuple[str, ...]
     key_objects: tuple[str, ...]
     timeout_ms: int | None
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
 
     def check(self, *, is_json: bool) -> None:
         """Raise for options that contradict each other."""
@@ -163,6 +167,7 @@ class ConsumeOptions:
         pylogtable consume clicks --follow --from latest --format '%t %p %o %k %s\\n'
         pylogtable consume orders --key user-7 --from 24h
         pylogtable consume orders --group billing --output json
+        pylogtable consume orders --value-format avro --schema-registry http://registry:8081
     """,
 )
 @topic_argument
@@ -213,6 +218,7 @@ class ConsumeOptions:
     "group without members.",
     shell_complete=complete_groups,
 )
+@decode_options
 def consume(session: Session, /, topic: str, **given: Any) -> None:
     """Print the records of TOPIC, one partition after the other, in offset order. With --group,
     partitions take turns. With --key, only the records of these keys, all of them; the others are
@@ -221,8 +227,10 @@ def consume(session: Session, /, topic: str, **given: Any) -> None:
     Each record is a line with its value. A topic with columns other than Kafka's prints JSON
     objects. --output json prints each record as one JSON object per line, with all of its fields.
     Bytes that are not UTF-8 are then in base64, under a name that ends in _base64.
+
+    With --value-format, values of Kafka in Avro, JSON or Protobuf are printed as JSON.
     """
-    print_records(session, topic, ConsumeOptions(**given))
+    print_records(session, topic, ConsumeOptions(decoders=decoders_of(given), **given))
 
 
 def print_records(session: Session, topic: str, options: ConsumeOptions) -> None:
@@ -236,7 +244,7 @@ def print_records(session: Session, topic: str, options: ConsumeOptions) -> None
     view = opened.at()
     group = None if options.group is None else opened.group(options.group)
     keys = given_keys(view, options.keys, options.key_objects, "leave --key out")
-    printer = _Printer(_renderer(session, view, options.text_format), options.count, group, keys)
+    printer = _Printer(_renderer(session, view, options), options.count, group, keys)
     start = options.start_or_default
     printer.positions = start_positions(view, start, partitions, printer.committed)
     if start == "stored":
@@ -277,7 +285,7 @@ def consume_as_member(session: Session, topic: Topic, group: str, options: Consu
     """Print records as a member of the group. Leaving it, also by Ctrl-C or SIGTERM, gives the
     partitions to the other members at once. What is printed is committed; what is not is read
     again."""
-    render = _renderer(session, topic.at(), options.text_format)
+    render = _renderer(session, topic.at(), options)
     left = options.count
     all_printed = True
     with topic.consumer(
@@ -387,9 +395,15 @@ class _Printer:
             self.committed[number] = position
 
 
-def _renderer(session: Session, view: View, text_format: str) -> Render:
+def _renderer(session: Session, view: View, options: ConsumeOptions) -> Render:
+    decoding = Decoding(session, view, options.decoders) if options.decoders else None
     if not session.is_json:
-        return Template(text_format, view.name, view.schema, view.key).render
+        template = Template(options.text_format, view.name, view.schema, view.key)
+        if decoding is None:
+            return template.render
+        return lambda batch: template.render(decoding.batch(batch))
+    if decoding is not None:
+        return lambda batch: encode_lines(decoding.envelopes(batch, view.name))
     to_rows = envelopes if pylogtable.is_kafka_shaped(view.schema) else objects
     return lambda batch: encode_lines(to_rows(batch, view.name))
 

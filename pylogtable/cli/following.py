@@ -47,19 +47,19 @@ class Silence:
             self._timer.cancel()
             self._timer.join()
 
-    def is_over_after(self, seconds: float) -> bool:
-        """Wait for so long, or until it is over; say whether it is."""
-        return self._is_over.wait(seconds)
+    @property
+    def is_over(self) -> bool:
+        """True if so much time has passed since it began."""
+        return self._is_over.is_set()
 
 
 def next_version(topic: Topic, view: View, silence: Silence) -> View | None:
     """Wait for the next version, with longer pauses while nothing happens. None if the silence is
     over first."""
-    wait = _SHORTEST_WAIT
-    while True:
-        newer = topic.at()
-        if newer.version != view.version:
-            return newer
-        if silence.is_over_after(wait):
+    newer, wait = topic.at(), _SHORTEST_WAIT
+    while newer.version == view.version:
+        if silence.is_over:
             return None
+        newer = topic.wait_for(view.version + 1, wait)
         wait = min(wait * 1.5, _LONGEST_WAIT)
+    return newer

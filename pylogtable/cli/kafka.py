@@ -13,14 +13,23 @@ from pylogtable.cli.kafka_values import (
     value_options,
     warn_of_dead_letters,
 )
+from pylogtable.cli.many_topics import (
+    ExportsShown,
+    ImportsShown,
+    Outcomes,
+    choice_of,
+    located,
+    one_topic,
+    pattern_options,
+)
 from pylogtable.cli.messages import Speed, progress
-from pylogtable.cli.metrics import metrics_served
+from pylogtable.cli.metrics import Metrics, metrics_served
 from pylogtable.cli.options import (
     POSITIVE,
     complete_settings,
     many,
     metrics_options,
-    topic_argument,
+    topics_argument,
 )
 from pylogtable.cli.output import answer, print_copied_groups
 from pylogtable.cli.parse import parse_config, parse_settings, parse_time
@@ -29,7 +38,8 @@ from pylogtable.cli.signals import noting_signals
 from pylogtable.presentation import count_text, offsets_text, spans_text
 
 if TYPE_CHECKING:
-    from pylogtable.kafka import ImportProgress, ImportReport
+    from pylogtable import Store
+    from pylogtable.kafka import ExportReport, ImportProgress, ImportReport
 
 _bootstrap_option = click.option(
     "--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers to ask first."
@@ -43,6 +53,7 @@ _IMPORT_EXAMPLES = """
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --name orders-copy
     pylogtable kafka import --bootstrap-servers broker:9092 --topic orders --value-format avro \
         --schema-registry http://registry:8081
+    pylogtable kafka import --bootstrap-servers broker:9092 --topic-pattern 'eu\\..*' --follow
 """
 
 
@@ -55,11 +66,14 @@ def kafka() -> None:
 
 
 @kafka.command(
-    "import", cls=Command, short_help="Import a topic of Kafka.", examples=_IMPORT_EXAMPLES
+    "import", cls=Command, short_help="Import topics of Kafka.", examples=_IMPORT_EXAMPLES
 )
 @_bootstrap_option
-@click.option("--topic", required=True, metavar="NAME", help="The topic of Kafka. One at a time.")
-@click.option("--name", metavar="NAME", help="The topic here.  [default: the same name]")
+@many("--topic", "topics", metavar="NAME", help="A topic of Kafka.")
+@pattern_options
+@click.option(
+    "--name", metavar="NAME", help="The topic here, for a single topic.  [default: the same name]"
+)
 @_follow_option
 @click.option(
     "--from-timestamp",
@@ -112,25 +126,38 @@ def kafka() -> None:
     type=POSITIVE,
     default=256 << 20,
     show_default=True,
-    help="Commit after this many bytes of records.",
+    help="Commit after this many bytes of records. All topics share them.",
 )
 @value_options
 @metrics_options
 def import_(session: Session, /, **given: Any) -> None:
-    """Import a topic of Kafka: every record keeps its partition, offset, timestamp and headers.
+    """Import topics of Kafka: every record keeps its partition, offset, timestamp and headers.
 
     The first import creates the topic here. Later ones continue where it ends. Ctrl-C and SIGTERM
-    end it after the running commit, and a repeat goes on.
+    end it after the running commit, and a repeat goes on. A topic that fails does not stop the
+    others; the exit status is 1. With --follow it is tried again.
     """
-    from pylogtable.kafka import import_topic
-
+    choice = given.pop("topics"), given.pop("topic_pattern"), given.pop("all_topics")
+    topic = one_topic(*choice, given["name"], "--topic")
     store = session.open_store()
     when = given.pop("from_timestamp")
-    properties = parse_settings(given.pop("properties"), "--consumer-property")
-    config = parse_config(given.pop("config"))
     parse_value_options(given)
-    linger = given.pop("linger")
-    topic = given.pop("topic")
+    given |= {
+        "from_timestamp": None if when is None else parse_time(when, "--from-timestamp"),
+        "consumer_settings": parse_settings(given.pop("properties"), "--consumer-property"),
+        "config": parse_config(given.pop("config")),
+        "linger_ms": given.pop("linger") * 1000,
+    }
+    if topic is None:
+        del given["name"]
+        _import_many(session, store, choice_of(*choice), given)
+    else:
+        _import_one(session, store, topic, given)
+
+
+def _import_one(session: Session, store: Store, topic: str, given: dict[str, Any]) -> None:
+    from pylogtable.kafka import import_topic
+
     speed = Speed()
     shown = progress(f"importing {topic}", line_seconds=session.seconds_between_lines(given))
     with (
@@ -144,34 +171,52 @@ def import_(session: Session, /, **given: Any) -> None:
             show_detail(_shown(at, speed.at(at.seconds, at.records)), at.seconds)
             count(at)
 
-        report = import_topic(
+        report = import_topic(store, topic, on_progress=tell, stop=signals.has_come, **given)
+    _print_report(session, report)
+    signals.raise_again()
+
+
+def _import_many(
+    session: Session, store: Store, choice: dict[str, Any], given: dict[str, Any]
+) -> None:
+    from pylogtable.kafka import import_topics
+
+    with (
+        noting_signals() as signals,
+        metrics_served(session, store, "import", given) as metrics,
+        progress("importing", line_seconds=session.seconds_between_lines(given)) as show_detail,
+    ):
+        outcomes = Outcomes(session, metrics, lambda report: _print_report(session, report))
+        done = import_topics(
             store,
-            topic,
-            from_timestamp=None if when is None else parse_time(when, "--from-timestamp"),
-            consumer_settings=properties,
-            config=config,
-            linger_ms=linger * 1000,
-            on_progress=tell,
+            on_progress=ImportsShown(show_detail, metrics).tell,
+            on_end=outcomes.tell,
             stop=signals.has_come,
+            **choice,
             **given,
         )
-    _print_report(session, report)
-    warn_of_dead_letters(session, report)
+    outcomes.print_json(done.reports, done.errors)
     signals.raise_again()
 
 
 @kafka.command(
     "export",
     cls=Command,
-    short_help="Send a topic to Kafka.",
+    short_help="Send topics to Kafka.",
     examples="""
         pylogtable kafka export orders --bootstrap-servers broker:9092
         pylogtable kafka export orders --bootstrap-servers broker:9092 --name orders-copy --follow
+        pylogtable kafka export --all-topics --bootstrap-servers broker:9092 --follow
     """,
 )
-@topic_argument
+@topics_argument
+@pattern_options
 @_bootstrap_option
-@click.option("--name", metavar="NAME", help="The topic of Kafka.  [default: the same name]")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="The topic of Kafka, for a single topic.  [default: the same name]",
+)
 @click.option(
     "--group",
     metavar="GROUP",
@@ -185,29 +230,63 @@ def import_(session: Session, /, **given: Any) -> None:
     metavar="NAME=VALUE",
     help="A setting of librdkafka, such as security.protocol=SSL.",
 )
-def export(session: Session, /, topic: str, **given: Any) -> None:
-    """Send the records of TOPIC to a topic of Kafka that exists: keys, values, headers, partitions
-    and timestamps.
+def export(session: Session, /, topics: tuple[str, ...], **given: Any) -> None:
+    """Send the records of each TOPIC to a topic of Kafka that exists: keys, values, headers,
+    partitions and timestamps.
 
     Kafka gives them new offsets. Delivery is at least once: what was sent when an export was
-    killed is sent again.
+    killed is sent again. A topic that fails does not stop the others; the exit status is 1. With
+    --follow it is tried again.
     """
+    choice = topics, given.pop("topic_pattern"), given.pop("all_topics")
+    topic = one_topic(*choice, given["name"], "the topics")
+    given["producer_settings"] = parse_settings(given.pop("properties"), "--producer-property")
+    if topic is None:
+        del given["name"]
+        _export_many(session, choice, given)
+    else:
+        _export_one(session, topic, given)
+
+
+def _export_one(session: Session, topic: str, given: dict[str, Any]) -> None:
     from pylogtable.kafka import export_topic
 
     opened = session.open_topic(topic)
-    properties = parse_settings(given.pop("properties"), "--producer-property")
     with noting_signals() as signals, progress(f"exporting {opened.name}") as show_detail:
         report = export_topic(
             opened,
             kafka_topic=given.pop("name"),
-            producer_settings=properties,
             on_progress=lambda records: show_detail(f"{records:,} records"),
             stop=signals.has_come,
             **given,
         )
+    _print_sent(session, report)
+    signals.raise_again()
+
+
+def _export_many(
+    session: Session, choice: tuple[tuple[str, ...], str | None, bool], given: dict[str, Any]
+) -> None:
+    from pylogtable.kafka import export_topics
+
+    store, names = located(session, choice[0])
+    with noting_signals() as signals, progress("exporting") as show_detail:
+        outcomes = Outcomes(session, Metrics(), lambda report: _print_sent(session, report))
+        done = export_topics(
+            store,
+            on_progress=ExportsShown(show_detail).tell,
+            on_end=outcomes.tell,
+            stop=signals.has_come,
+            **choice_of(names, *choice[1:]),
+            **given,
+        )
+    outcomes.print_json(done.reports, done.errors)
+    signals.raise_again()
+
+
+def _print_sent(session: Session, report: ExportReport) -> None:
     sent = f"{report.topic}: {count_text(report.records, 'record')} sent"
     answer(session, report, f"{sent}; group {report.group} at {offsets_text(report.positions)}")
-    signals.raise_again()
 
 
 kafka.add_command(redrive)
@@ -225,3 +304,4 @@ def _print_report(session: Session, report: ImportReport) -> None:
     spans = spans_text(report.offsets.items(), "; ")
     answer(session, report, f"{report.topic}: {done}{spans}{of}")
     print_copied_groups(session, report.groups, report.left_out)
+    warn_of_dead_letters(session, report)

@@ -47,6 +47,14 @@ def _with(options: list[Callable[[Any], Any]]) -> Callable[[Function], Function]
 
 
 schema_options = _with(_SCHEMA_OPTIONS)
+#: Options of `consume`, which prints values as JSON.
+decode_options = _with(
+    [
+        click.option("--value-format", type=FORMATS, help="Decode values, and print JSON."),
+        click.option("--key-format", type=FORMATS, help="Decode keys, and print JSON."),
+        *_SCHEMA_OPTIONS,
+    ]
+)
 #: Options of an import whose values become columns.
 value_options = _with(
     [

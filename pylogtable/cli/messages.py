@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -182,9 +182,9 @@ def confirm(action: str, yes: bool, *, can_dry_run: bool = True) -> None:
 
 class ShowDetail(Protocol):
     """Sets the detail shown after an action that takes long, such as a count. `seconds` is how long
-    it has taken so far."""
+    it has taken so far. On a terminal there is a line below for each of `rows`."""
 
-    def __call__(self, detail: str, seconds: float = 0.0) -> None: ...
+    def __call__(self, detail: str, seconds: float = 0.0, rows: Sequence[str] = ()) -> None: ...
 
 
 class _Lines:
@@ -192,7 +192,7 @@ class _Lines:
         self._session, self._action, self._seconds = session, action, seconds
         self._said, self._said_at = "", 0.0
 
-    def __call__(self, detail: str, seconds: float = 0.0) -> None:
+    def __call__(self, detail: str, seconds: float = 0.0, rows: Sequence[str] = ()) -> None:
         if detail != self._said and seconds - self._said_at >= self._seconds:
             self._said, self._said_at = detail, seconds
             tell(self._session, f"{self._action} {detail}")
@@ -213,7 +213,12 @@ def progress(
     from rich.text import Text
 
     with Console(file=obeying(sys.stderr)).status(Text(visible(action))) as status:
-        yield lambda detail, seconds=0.0: status.update(Text(visible(f"{action} {detail}")))
+
+        def update(detail: str, seconds: float = 0.0, rows: Sequence[str] = ()) -> None:
+            lines = [f"{action} {detail}", *(f"  {row}" for row in rows)]
+            status.update(Text("\n".join(map(visible, lines))))
+
+        yield update
 
 
 class Speed:

@@ -8,6 +8,7 @@ import click
 
 from pylogtable.cli.command import Command
 from pylogtable.cli.consume import ConsumeOptions, consume, print_records
+from pylogtable.cli.decoding import decoders_of
 from pylogtable.cli.options import COUNT, complete_groups, complete_start
 from pylogtable.cli.session import Session
 
@@ -27,7 +28,9 @@ def _tail(session: Session, /, topic: str, lines: int | None, **given: Any) -> N
             raise click.UsageError("give -n or --from, not both")
         given["start"] = f"-{lines}" if lines else None
     start = given.pop("start") or "latest"
-    print_records(session, topic, ConsumeOptions(start=start, follow=True, **given))
+    decoders = decoders_of(given)
+    options = ConsumeOptions(start=start, follow=True, decoders=decoders, **given)
+    print_records(session, topic, options)
 
 
 tail = Command(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pylogtable.arguments import is_whole
 from pylogtable.errors import InvalidRequestError, OffsetOutOfRangeError
+from pylogtable.format.paths import commit_path
 from pylogtable.format.schema import PARTITION, TIMESTAMP, column_schema
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.delivery import Batch, Delivery
@@ -31,6 +32,7 @@ from pylogtable.operation import new_operation, operations
 from pylogtable.read.position import Given, parse_position, resolve
 from pylogtable.read.view import View
 from pylogtable.runtime import Runtime
+from pylogtable.storage.waiting import Place
 
 # How often a poll starts again if its lease runs out while it reads, before it gives up.
 MAX_LATE_READS = 3
@@ -265,6 +267,9 @@ class Consumer(Polling):
     @property
     def _longest_pause_seconds(self) -> float:
         return self._member.longest_pause_seconds
+
+    def _awaited(self) -> list[Place]:
+        return [(self._view._store, commit_path(self._view.version + 1))]
 
     def _read_for_records(self) -> None:
         self._enter()

@@ -22,6 +22,7 @@ from pylogtable.groups.options import check_count, check_timeout
 from pylogtable.groups.records import Records
 from pylogtable.operation import Closing, operations
 from pylogtable.runtime import Runtime
+from pylogtable.storage.waiting import Place, wait_for_any
 
 # The first wait for new records. It doubles each time there are none, up to the member's limit.
 FIRST_PAUSE_SECONDS = 0.01
@@ -89,7 +90,7 @@ class Polling(Closing):
             batch = read()
             if batch.table.num_rows or (wait := pause_before(attempt)) is None:
                 return batch
-            self._runtime.pause(wait)
+            self._pause(wait)
             attempt += 1
 
     async def _apoll(self, timeout: float | None = None, max_records: int | None = None) -> Batch:
@@ -99,7 +100,7 @@ class Polling(Closing):
             batch = await self._in_thread(read, Batch.give_back)
             if batch.table.num_rows or (wait := pause_before(attempt)) is None:
                 return batch
-            await asyncio.sleep(wait)
+            await asyncio.to_thread(wait_for_any, self._awaited(), wait, self._runtime)
             attempt += 1
 
     def _rounds(
@@ -120,6 +121,10 @@ class Polling(Closing):
             return min(pause, left) if left > 0 else None
 
         return partial(self._read_batch, count, ends_at), pause_before
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for new records, at most this long."""
+        wait_for_any(self._awaited(), seconds, self._runtime)
 
     def _batches(self) -> Iterator[Batch]:
         while not self._is_closed:
@@ -171,6 +176,10 @@ class Polling(Closing):
     @abstractmethod
     def _longest_pause_seconds(self) -> float:
         """How long it may wait between two looks at the log."""
+
+    @abstractmethod
+    def _awaited(self) -> list[Place]:
+        """The next commit of each topic, where its coming is seen without a request."""
 
     @abstractmethod
     def _check_open(self) -> None:

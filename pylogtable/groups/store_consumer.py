@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 from weakref import ref
 
@@ -32,6 +32,7 @@ from pylogtable.groups.report import GroupLag
 from pylogtable.operation import Threads, operations
 from pylogtable.read.position import Given
 from pylogtable.runtime import Runtime
+from pylogtable.storage.waiting import Place
 
 TOPIC = "topic"
 #: While other topics have records, a topic without any is asked for news no more often than this.
@@ -218,7 +219,7 @@ class StoreConsumer(Polling):
                 if batch is not None:
                     return batch
         self._raise_failure()
-        return _NOTHING
+        return _nothing()
 
     def _read_from(self, name: str, count: int, ends_at: float) -> Batch | None:
         """The next records of this topic. It goes to the end of the queue, also if it fails, so
@@ -315,7 +316,7 @@ class StoreConsumer(Polling):
             consumer._read_for_records()
 
     def _shown(self, batch: Batch) -> pa.Table:
-        if batch is _NOTHING:
+        if batch is _nothing():
             return batch.table
         table = batch.table if self._columns is None else batch.table.select(list(self._columns))
         return table.add_column(0, TOPIC, pa.repeat(pa.scalar(batch.topic), table.num_rows))
@@ -328,6 +329,9 @@ class StoreConsumer(Polling):
     def _longest_pause_seconds(self) -> float:
         pauses = (consumer._longest_pause_seconds for consumer in self._consumers.values())
         return min(pauses, default=LONGEST_PAUSE_SECONDS)
+
+    def _awaited(self) -> list[Place]:
+        return [place for consumer in self._consumers.values() for place in consumer._awaited()]
 
     def _enter(self, method: str = "") -> None:
         """A method begins. With its name if it cannot be called by the program's callbacks."""
@@ -356,12 +360,15 @@ def _side_by_side(work: Mapping[str, Callable[[], Found]]) -> dict[str, Found | 
         return dict(zip(work, pool.map(outcome, work), strict=True))
 
 
-_NOTHING = Batch(
-    topic="",
-    info=TopicInfo(fields=(), partitions=1, created_at_ms=0),
-    table=pa.schema([pa.field(TOPIC, pa.string()), *LOG_FIELDS]).empty_table(),
-    before={},
-    delivery=Delivery(Fetcher(None)),
-    look_is_due=lambda: False,
-    look=lambda: None,
-)
+@cache
+def _nothing() -> Batch:
+    """An empty batch of no topic. It is made when it is needed: Arrow's first table takes time."""
+    return Batch(
+        topic="",
+        info=TopicInfo(fields=(), partitions=1, created_at_ms=0),
+        table=pa.schema([pa.field(TOPIC, pa.string()), *LOG_FIELDS]).empty_table(),
+        before={},
+        delivery=Delivery(Fetcher(None)),
+        look_is_due=lambda: False,
+        look=lambda: None,
+    )

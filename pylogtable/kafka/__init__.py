@@ -2,12 +2,15 @@
 
 >>> import pylogtable.kafka
 >>> pylogtable.kafka.import_topic(store, "orders", bootstrap_servers="broker:9092")
+>>> pylogtable.kafka.import_topics(store, all_topics=True, bootstrap_servers="broker:9092")
 >>> pylogtable.kafka.export_topic(topic, bootstrap_servers="broker:9092")
 """
 
 from __future__ import annotations
 
 from pylogtable.kafka.export import ExportReport, export_topic
+from pylogtable.kafka.export_many import ExportsReport, export_topics
+from pylogtable.kafka.import_many import ImportsReport, import_topics
 from pylogtable.kafka.import_report import ImportProgress, ImportReport
 from pylogtable.kafka.import_start import import_topic
 from pylogtable.kafka.typed.redrive import RedriveReport, redrive
@@ -20,13 +23,17 @@ __all__ = [
     "Decoder",
     "Encoder",
     "ExportReport",
+    "ExportsReport",
     "Failure",
     "ImportProgress",
     "ImportReport",
+    "ImportsReport",
     "RedriveReport",
     "decoder",
     "encoder",
     "export_topic",
+    "export_topics",
     "import_topic",
+    "import_topics",
     "redrive",
 ]

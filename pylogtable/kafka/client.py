@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pylogtable.errors import InvalidRequestError, LogTableError, StorageError, TopicNotFoundError
+from pylogtable.limits import DEFAULT_LIMITS
 
 #: How long a request may take. librdkafka repeats it in the meantime.
 REQUEST_SECONDS = 30.0
@@ -34,14 +35,14 @@ class StoppedError(Exception):
 
 
 class KafkaClient:
-    """One topic of a cluster. `settings` are those of librdkafka, for instance for security.
-    `stop` says whether to go on waiting for a cluster that does not answer; it is asked every
-    `stop_seconds`."""
+    """One topic of a cluster, or the whole cluster if `topic` is None. `settings` are those of
+    librdkafka, for instance for security. `stop` says whether to go on waiting for a cluster that
+    does not answer; it is asked every `stop_seconds`."""
 
     def __init__(
         self,
         servers: str,
-        topic: str,
+        topic: str | None,
         settings: Mapping[str, Any],
         request_seconds: float,
         stop: Callable[[], bool],
@@ -95,14 +96,14 @@ class KafkaClient:
             raise self.error(error.args[0], what) from error
         except (TimeoutError, FutureTimeoutError) as error:
             raise StorageError(
-                f"topic {self.topic!r} of Kafka at {self._servers} cannot {what}: there was no "
-                f"reply within {self.seconds:.0f} seconds{self._known_error()}"
+                f"{self._subject} cannot {what}: there was no reply within {self.seconds:.0f} "
+                f"seconds{self._known_error()}"
             ) from error
 
     def error(self, error: Any, what: str) -> LogTableError:
         """The error of this library for an error of Kafka."""
         name = error.name()
-        about = f"topic {self.topic!r} of Kafka at {self._servers} cannot {what}: {error.str()}"
+        about = f"{self._subject} cannot {what}: {error.str()}"
         if name in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
             return TopicNotFoundError(
                 f"Kafka at {self._servers} has no topic {self.topic!r}; check its name"
@@ -129,6 +130,11 @@ class KafkaClient:
             f"{self._known_error()}. What was done stays; run it again to go on"
         )
 
+    @property
+    def _subject(self) -> str:
+        of_topic = "" if self.topic is None else f"topic {self.topic!r} of "
+        return f"{of_topic}Kafka at {self._servers}"
+
     def _note_error(self, error: Any) -> None:
         # That all brokers are down says less than why the last one is.
         if self._last_error is None or error.name() != "_ALL_BROKERS_DOWN":
@@ -136,6 +142,20 @@ class KafkaClient:
 
     def _known_error(self) -> str:
         return "" if self._last_error is None else f" ({self._last_error})"
+
+
+def topic_names(
+    servers: str,
+    settings: Mapping[str, Any],
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    stop_seconds: float = DEFAULT_LIMITS.kafka_stop_seconds,
+) -> list[str]:
+    """The names of all topics of a cluster that may be described."""
+    client = KafkaClient(servers, None, settings, REQUEST_SECONDS, stop, stop_seconds)
+    with client.explained("list its topics"):
+        found = client._list_topics(client.kafka.admin.AdminClient(client.settings))
+    return sorted(found.topics)
 
 
 @contextmanager

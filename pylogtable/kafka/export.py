@@ -7,7 +7,7 @@ sent and not committed when the export ended is sent again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -57,9 +57,9 @@ class KafkaSink(KafkaClient):
                 }
             )
 
-    def partition_count(self) -> int:
-        """How many partitions the topic has in Kafka."""
-        return self.describe_with(self._producer)[1]
+    def describe(self) -> tuple[str, int]:
+        """The id of the cluster, and how many partitions the topic has there."""
+        return self.describe_with(self._producer)
 
     def send(self, rows: pa.Table) -> None:
         """Send all rows, and wait until Kafka has confirmed them. Raises if it refuses one."""
@@ -132,6 +132,12 @@ class ExportReport:
     seconds: float
     positions: dict[int, int]
 
+    def followed_by(self, later: ExportReport) -> ExportReport:
+        """The report of this export and of a later one of the same topic."""
+        return replace(
+            later, records=self.records + later.records, seconds=self.seconds + later.seconds
+        )
+
 
 def export_topic(
     topic: Topic,
@@ -182,9 +188,11 @@ def export_topic(
     seconds = topic._store.limits.kafka_stop_seconds
     sink = KafkaSink(bootstrap_servers, into, settings, stop=is_stopped, stop_seconds=seconds)
     try:
-        here, there = len(topic.end_offsets()), sink.partition_count()
+        here = len(topic.end_offsets())
+        cluster, there = sink.describe()
     except StoppedError:
         return ExportReport(topic.name, into, group, 0, runtime.monotonic() - began, {})
+    _check_is_not_its_source(topic, cluster, into)
     if there < here:
         raise InvalidRequestError(
             f"topic {into!r} of Kafka has {there} partition(s), and {topic.name!r} has {here}. Add "
@@ -205,3 +213,17 @@ def export_topic(
     seconds = runtime.monotonic() - began
     positions = topic.group(group).positions()
     return ExportReport(topic.name, into, group, records, seconds, positions)
+
+
+def _check_is_not_its_source(topic: Topic, cluster: str, kafka_topic: str) -> None:
+    """Raise if the topic would be sent to the topic of Kafka that it is a copy of: the import would
+    bring its records again, without end."""
+    source = topic.describe().copy_of
+    if source is None or source.ended is not None:
+        return
+    if (source.cluster, source.name) == (cluster, kafka_topic):
+        raise InvalidRequestError(
+            f"topic {topic.name!r} is a {source}. Its records are in that topic already: to send "
+            "them there would append all of them again. Give another topic of Kafka (--name), or "
+            "promote it first"
+        )

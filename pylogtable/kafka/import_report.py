@@ -1,9 +1,10 @@
-"""What an import is asked for, and what it tells."""
+"""What an import is asked for, how far it is, and what it did."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pylogtable.kafka.typed.options import ValueOptions
 
@@ -19,6 +20,17 @@ class ImportProgress:
     lag: dict[int, int]
     size_bytes: int = 0
     dead_letters: int = 0
+
+    def followed_by(self, later: ImportProgress) -> ImportProgress:
+        """How far the import of a topic is that has begun anew after this."""
+        return replace(
+            later,
+            records=self.records + later.records,
+            commits=self.commits + later.commits,
+            seconds=self.seconds + later.seconds,
+            size_bytes=self.size_bytes + later.size_bytes,
+            dead_letters=self.dead_letters + later.dead_letters,
+        )
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,22 @@ class ImportReport:
     dead_letters: int = 0
     schema_ids: dict[int, int] = field(default_factory=dict)
     copy_of: str = ""
+
+    def followed_by(self, later: ImportReport) -> ImportReport:
+        """The report of this import and of a later one of the same topic."""
+        starts = {number: start for number, (start, _) in self.offsets.items()}
+        offsets = {n: (starts.get(n, start), end) for n, (start, end) in later.offsets.items()}
+        return replace(
+            later,
+            records=self.records + later.records,
+            commits=self.commits + later.commits,
+            seconds=self.seconds + later.seconds,
+            offsets={**self.offsets, **offsets},
+            groups={**self.groups, **later.groups},
+            left_out={**self.left_out, **later.left_out},
+            dead_letters=self.dead_letters + later.dead_letters,
+            schema_ids=dict(Counter(self.schema_ids) + Counter(later.schema_ids)),
+        )
 
 
 @dataclass(frozen=True)

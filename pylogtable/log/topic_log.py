@@ -34,6 +34,7 @@ from pylogtable.log.clock_skew import FRESH_MS, check_clock
 from pylogtable.log.commit_events import attempt_of
 from pylogtable.log.commit_loop import change_until_landed, put_numbered
 from pylogtable.log.commits import gap_at
+from pylogtable.log.later_roots import LaterRoots
 from pylogtable.log.manifest import Manifest
 from pylogtable.log.root_plan import root_is_due, root_is_overdue
 from pylogtable.operation import new_operation
@@ -62,6 +63,8 @@ class TopicLog:
         self._expected = 0
         self._is_rebasing = False
         self._lock = Lock()
+        self.later_roots = LaterRoots(runtime)
+        self._has_later_root = False
 
     @property
     def known(self) -> Snapshot:
@@ -210,11 +213,19 @@ class TopicLog:
 
     def _committed(self, snapshot: Snapshot, commit: Commit, root_may_wait: bool) -> Snapshot:
         """The state after our own commit. Writes a new root if one is due."""
-        limits = self.store.limits
-        is_due = root_is_due(snapshot, commit, limits, may_wait=root_may_wait)
-        if snapshot.topic is not None and is_due:
-            snapshot = self._with_root(snapshot)
+        is_due = root_is_due(snapshot, commit, self.store.limits, may_wait=root_may_wait)
+        if snapshot.topic is not None and (is_due or self._has_later_root):
+            with_root = partial(self._write_root_later, snapshot)
+            if self._has_later_root or not self.later_roots.takes(with_root):
+                self._has_later_root = False
+                snapshot = self._with_root(snapshot)
         return self._remember(snapshot, self.runtime.clock(), may_be_gone=True)
+
+    def _write_root_later(self, snapshot: Snapshot) -> None:
+        """Write a root for this state. By then it is no longer the known one, and a commit that is
+        planned on that may be under way. So the next commit takes the root as its base."""
+        with new_operation():
+            self._has_later_root = self._with_root(snapshot) is not snapshot
 
     def _with_root(self, snapshot: Snapshot) -> Snapshot:
         """Write a root, unless another writer has written one by now. The commit has landed, so

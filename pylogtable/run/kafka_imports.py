@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pylogtable.arguments import check_callable
-from pylogtable.errors import LogTableError
 from pylogtable.kafka.client import kafka_library
-from pylogtable.kafka.import_report import ImportProgress
-from pylogtable.kafka.import_start import import_topic
+from pylogtable.kafka.import_many import import_share
+from pylogtable.kafka.import_report import ImportProgress, ImportReport
+from pylogtable.kafka.side_by_side import Ended, Share, SideBySide
 from pylogtable.run.job_run import JobRun
 from pylogtable.run.members import Members
 from pylogtable.store import Store
-from pylogtable.times import is_within
-
-_logger = logging.getLogger(__name__)
-
-#: An import that has ended, for whatever reason, is begun again after this time.
-AGAIN_MS = 30_000
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,6 @@ class KafkaImports:
     bootstrap_servers: str
     topics: Sequence[str]
     consumer_settings: Mapping[str, Any] = field(default_factory=dict)
-    groups: bool = False
     progress_of: Callable[[str], Callable[[ImportProgress], object] | None] = lambda topic: None
 
     def __post_init__(self) -> None:
@@ -58,48 +49,36 @@ class RunningImports:
         self._members = members
         self._is_stopped = is_stopped
         self._tell = tell
-        self._threads: dict[str, threading.Thread] = {}
-        self._ended_ms: dict[str, int] = {}
+        rest_seconds = store._store.limits.kafka_look_seconds
+        self._imports = SideBySide(
+            self._import, store._runtime, follows=True, rest_seconds=rest_seconds, name="import"
+        )
 
     def tick(self) -> None:
         """Begin the imports that do not run and should."""
-        now_ms = self._store._runtime.clock()
-        for topic in () if self._asked is None else self._asked.topics:
-            thread = self._threads.get(topic)
-            is_running = thread is not None and thread.is_alive()
-            rests = is_within(self._ended_ms.get(topic), now_ms, AGAIN_MS)
-            if not is_running and not rests and self._members.owns(topic):
-                thread = threading.Thread(
-                    target=self._import, args=(topic,), name=f"import {topic}"
-                )
-                self._threads[topic] = thread
-                thread.start()
+        topics = () if self._asked is None else self._asked.topics
+        self._tell_of(self._imports.ended())
+        self._imports.begin(topic for topic in topics if self._members.owns(topic))
 
     def close(self) -> None:
         """Wait until all have ended. They do so after the running commit."""
-        for thread in self._threads.values():
-            thread.join()
+        self._tell_of(self._imports.wait())
 
-    def _import(self, topic: str) -> None:
+    def _import(self, topic: str, share: Share) -> ImportReport:
         assert self._asked is not None
-        runtime = self._store._runtime
-        began_ms, began = runtime.clock(), runtime.monotonic()
-        report, error = None, None
-        try:
-            report = import_topic(
-                self._store,
-                topic,
-                bootstrap_servers=self._asked.bootstrap_servers,
-                follow=True,
-                groups=self._asked.groups,
-                consumer_settings=self._asked.consumer_settings,
-                on_progress=self._asked.progress_of(topic),
-                stop=lambda: self._is_stopped() or not self._members.owns(topic),
+        return import_share(
+            self._store,
+            topic,
+            share,
+            bootstrap_servers=self._asked.bootstrap_servers,
+            follow=True,
+            consumer_settings=self._asked.consumer_settings,
+            on_progress=self._asked.progress_of(topic),
+            stop=lambda: self._is_stopped() or not self._members.owns(topic) or share.is_outdated(),
+        )
+
+    def _tell_of(self, ended: Iterable[Ended[ImportReport]]) -> None:
+        for one in ended:
+            self._tell(
+                JobRun(one.topic, "import", one.began_ms, one.seconds, one.report, one.error)
             )
-        except LogTableError as raised:
-            error = raised
-        except Exception as raised:
-            _logger.exception("the import of topic %r ended early", topic)
-            error = LogTableError(f"{type(raised).__name__}: {raised}")
-        self._ended_ms[topic] = runtime.clock()
-        self._tell(JobRun(topic, "import", began_ms, runtime.monotonic() - began, report, error))

@@ -141,6 +141,11 @@ class ObjectStore(ABC):
     def size_of(self, key: str) -> int | None:
         """The size of an object in bytes, or None if it does not exist. No data is read."""
 
+    def peek(self, key: str) -> bool | None:
+        """Whether the object is there, if that can be told in microseconds; None where it takes a
+        request. Who waits for an object asks this often."""
+        return None
+
     @abstractmethod
     def create(self, key: str, data: bytes) -> Created:
         """Put `data` if the object does not exist. `data` must not be empty. Readers see all of it

@@ -54,6 +54,9 @@ class WrappedStore(ObjectStore):
     def size_of(self, key: str) -> int | None:
         return self._inner.size_of(key)
 
+    def peek(self, key: str) -> bool | None:
+        return self._inner.peek(key)
+
     def create(self, key: str, data: bytes) -> Created:
         return self._inner.create(key, data)
 

@@ -28,6 +28,7 @@ from pylogtable.storage.local_files import (
     discard,
     failure_of,
     is_device_failure,
+    is_far,
     is_taken,
     link,
     open_temporary,
@@ -38,12 +39,13 @@ from pylogtable.storage.watched import watch, watched
 
 
 class _Shared:
-    """What all stores below one root have in common: the directories that are known to exist, and
-    the time of the last write."""
+    """What all stores below one root have in common: the directories that are known to exist, the
+    time of the last write, and whether a look at a file is a request to a server."""
 
     def __init__(self) -> None:
         self.ready: set[str] = set()
         self.written_ms: int | None = None
+        self.is_far: bool | None = None
 
 
 class LocalStore(ObjectStore):
@@ -110,6 +112,12 @@ class LocalStore(ObjectStore):
         except OSError as error:
             raise failure_of("read", path, error) from error
         return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def peek(self, key: str) -> bool | None:
+        path = self._path(key)
+        if self._shared.is_far is None:
+            self._shared.is_far = is_far(self._base)
+        return None if self._shared.is_far else os.path.exists(path)
 
     @watched("put")
     def create(self, key: str, data: bytes) -> Created:

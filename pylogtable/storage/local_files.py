@@ -8,6 +8,7 @@ import itertools
 import os
 import stat
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -23,6 +24,9 @@ _LINK_UNDECIDED = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
 _DEVICE_FAILED = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT,
 }  # fmt: skip
+
+#: Where a look at a file may be a request to a server, and even one that costs money.
+_FAR = ("fuse", "nfs", "cifs", "smb", "9p", "ceph", "lustre", "afs", "gpfs", "beegfs")
 
 _serial = itertools.count()
 
@@ -99,6 +103,28 @@ def sync_directory(directory: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_far(directory: str) -> bool:
+    """True if the file system of a directory may be on another machine, as far as Linux tells.
+    Elsewhere it counts as near."""
+    try:
+        device = os.stat(directory).st_dev
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+            kind = kind_of_mount(mounts, f"{os.major(device)}:{os.minor(device)}")
+    except OSError:
+        return False
+    return kind is not None and kind.startswith(_FAR)
+
+
+def kind_of_mount(mounts: Iterable[str], device: str) -> str | None:
+    """The kind of the file system on a device, such as ext4, from the lines of proc(5) mountinfo.
+    None if it is not among them."""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        if before.split(" ")[2] == device:
+            return after.split(" ")[0]
+    return None
 
 
 def is_device_failure(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ import pylogtable
 from pylogtable.cli.app import main
 from tests.builders import ints, kafka, rows
 from tests.cli.conftest import Run
+from tests.library.kafka.registry import registry_server
+from tests.library.kafka.values.avro_cases import encode
+from tests.library.kafka.values.framing import framed
 
 
 def test_from_and_to_positions(run: Run, clicks: pylogtable.Topic) -> None:
@@ -206,3 +210,50 @@ def test_large_batches_are_printed_completely(run: Run, store_dir: Path) -> None
     topic.append(kafka([None] * many, [b"%d" % n for n in range(many)]))
     assert run("consume", "t").lines == [str(n) for n in range(many)]
     assert run("consume", "t", "--count", 20_000, "--from", 7).lines[-1] == "20006"
+
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5}},
+        {"name": "offset", "type": ["null", "bytes"]},
+    ],
+}
+
+
+def test_values_in_avro_are_printed_as_json(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t")
+    with registry_server() as registry:
+        number = registry.register("t-value", ORDER)
+        key = registry.register("t-key", "string")
+        value = encode(ORDER, {"id": 7, "price": Decimal(5), "offset": b"\xff"})
+        values = [framed(number, value), b"\x00damaged", None]
+        topic.append(kafka([framed(key, encode("string", "k")), None, None], values))
+        options = (
+            "--value-format",
+            "avro",
+            "--key-format",
+            "avro",
+            "--schema-registry",
+            registry.url,
+        )
+        got = run("consume", "t", "--format", "%o %k %s;", *options)
+        shown = '{"id":7,"price":"5","offset":"/w=="}'
+        assert got.out == f'0 "k" {shown};1  \x00damaged;2  ;'
+        assert "value at offset 1 of partition 0 could not be decoded" in got.err
+        lines = run("consume", "t", "--output", "json", *options).lines
+        first, second, third = map(json.loads, lines)
+        assert (first["key"], first["payload"]) == ("k", json.loads(shown))
+        assert second["payload"] == "\x00damaged"
+        assert third["payload"] is None
+
+
+def test_decoding_needs_bytes_and_a_format(run: Run, store_dir: Path, tmp_path: Path) -> None:
+    store = pylogtable.open(store_dir)
+    store.create_topic("typed", schema={"a": "bigint"})
+    store.create_topic("t")
+    run("consume", "typed", "--value-format", "json").failed("has columns: ", status=2)
+    run("consume", "t", "--schema-registry", "http://x").failed("need --value-format", status=2)
+    run("consume", "t", "--value-format", "avro").failed("--schema-registry")

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,8 @@ import pytest
 
 import pylogtable
 from pylogtable.cli import kafka as command
+from pylogtable.cli.many_topics import ImportsShown
+from pylogtable.cli.metrics import Metrics
 from pylogtable.kafka import ImportProgress
 from tests.cli.conftest import ROOT, Run
 from tests.kafka.mock import MockCluster, mock_cluster
@@ -113,6 +115,151 @@ def test_options_of_a_new_topic_are_not_dropped_in_silence(
     later = run(*arguments(cluster, source), "--from-timestamp", "2024-01-01")
     assert later.status == 0
     assert "--from-timestamp is not used" in later.err
+
+
+class TestManyTopics:
+    @pytest.fixture
+    def names(self, cluster: MockCluster) -> list[str]:
+        """Three topics, with one, two and three records, and the beginning of their names."""
+        first = cluster.new_topic()
+        made = [f"{first}.{name}" for name in "abc"]
+        for count, name in enumerate(made, 1):
+            cluster.produce(name, 0, [b"v"] * count)
+        return made
+
+    def words(self, cluster: MockCluster, *more: str) -> list[str]:
+        return ["kafka", "import", "--bootstrap-servers", cluster.servers, "--no-copy-settings",
+                *more]  # fmt: skip
+
+    def test_several_topics_have_a_line_each(
+        self, run: Run, cluster: MockCluster, names: list[str]
+    ) -> None:
+        given = [word for name in names for word in ("--topic", name)]
+        done = run(*self.words(cluster, *given))
+        assert (done.status, done.err) == (0, "")
+        said = sorted(line.partition(";")[0] for line in done.out.splitlines())
+        counts = ("1 record", "2 records", "3 records")
+        assert said == [f"{n}: {many} in 1 commit" for n, many in zip(names, counts, strict=True)]
+        assert run("topics", "list").out.split() == names
+
+    def test_pattern_with_json_is_a_list(
+        self, run: Run, cluster: MockCluster, names: list[str]
+    ) -> None:
+        pattern = names[0].replace(".", r"\.")[:-1] + "[ab]"
+        done = run(*self.words(cluster, "--topic-pattern", pattern, "--output", "json"))
+        assert [(one["topic"], one["records"], one["error"]) for one in done.json] == [
+            (names[0], 1, None),
+            (names[1], 2, None),
+        ]
+
+    def test_topic_that_fails_is_named_and_the_others_come(
+        self, run: Run, cluster: MockCluster, names: list[str]
+    ) -> None:
+        run("topics", "create", names[1])
+        run("produce", names[1], stdin="x\n")
+        given = ["--topic", names[0], "--topic", names[1], "--topic", "nope"]
+        done = run(*self.words(cluster, *given))
+        assert done.status == 1
+        assert done.out.startswith(f"{names[0]}: 1 record in 1 commit")
+        assert len(done.out.splitlines()) == 1
+        assert "has no topic 'nope'" in done.err
+        assert f"{names[1]}: topic '{names[1]}' has records that no import" in done.err
+        told = run(*self.words(cluster, *given, "--output", "json"))
+        assert told.status == 1
+        assert [(one["topic"], one["error"] is None) for one in told.json] == [
+            ("nope", False),
+            (names[0], True),
+            (names[1], False),
+        ]
+
+    def test_all_topics(self, run: Run, cluster: MockCluster, names: list[str]) -> None:
+        done = run(*self.words(cluster, "--all-topics"))
+        assert done.status == 0
+        assert set(names) <= set(run("topics", "list").out.split())
+
+    def test_one_topic_keeps_its_object(
+        self, run: Run, cluster: MockCluster, names: list[str]
+    ) -> None:
+        given = ["--topic", names[0], "--topic", names[0], "--name", "copy"]
+        done = run(*self.words(cluster, *given, "--output", "json"))
+        assert (done.json["topic"], done.json["records"]) == ("copy", 1)
+
+    def test_wrong_usage(self, run: Run, cluster: MockCluster, names: list[str]) -> None:
+        one = "give --topic, --topic-pattern or --all-topics: one of them"
+        run(*self.words(cluster)).failed(one, status=2)
+        run(*self.words(cluster, "--topic", "a", "--all-topics")).failed(one, status=2)
+        run(*self.words(cluster, "--all-topics", "--topic-pattern", "x")).failed(one, status=2)
+        many = self.words(cluster, "--topic", "a", "--topic", "b", "--name", "c")
+        run(*many).failed("--name is for a single topic", status=2)
+        run(*self.words(cluster, "--topic-pattern", "(")).failed("is no regular expression")
+        run(*self.words(cluster, "--topic-pattern", "zz")).failed("matches 'zz'", "Its topics: ")
+
+    def test_sigterm_ends_all_with_their_reports(
+        self, cluster: MockCluster, names: list[str], store_dir: Path
+    ) -> None:
+        given = [word for name in names for word in ("--topic", name)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pylogtable", *self.words(cluster, *given), "--follow",
+             "--linger", "0.1", "--store", str(store_dir)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        )  # fmt: skip
+        store = pylogtable.open(store_dir)
+        deadline = time.monotonic() + 60
+        while [store.topic(name).count() for name in store.topics()] != [1, 2, 3]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 143, err
+        said = sorted(line.partition(" in ")[0] for line in out.decode().splitlines())
+        counts = ("1 record", "2 records", "3 records")
+        assert said == [f"{n}: {many}" for n, many in zip(names, counts, strict=True)]
+
+    def test_exports(
+        self, run: Run, cluster: MockCluster, names: list[str], tmp_path: Path
+    ) -> None:
+        first = cluster.new_topic()
+        for name in ("a", "b"):
+            cluster.producer.list_topics(f"{first}-{name}", timeout=30)
+            run("topics", "create", f"{first}-{name}")
+            run("produce", f"{first}-{name}", stdin=f"{name}\n")
+        words = ["kafka", "export", "--bootstrap-servers", cluster.servers]
+        done = run(*words, f"{first}-a", f"{first}-b", "nope")
+        assert done.status == 1
+        assert sorted(line.partition(";")[0] for line in done.out.splitlines()) == [
+            f"{first}-a: 1 record sent",
+            f"{first}-b: 1 record sent",
+        ]
+        assert "nope" in done.err
+        again = run(*words, "--all-topics", "--output", "json")
+        assert [(one["topic"], one["records"]) for one in again.json] == [
+            (f"{first}-a", 0),
+            (f"{first}-b", 0),
+        ]
+        assert len(run(*words, "--topic-pattern", ".*-a").out.splitlines()) == 1
+        run(*words).failed("give the topics, --topic-pattern or --all-topics", status=2)
+        other = str(tmp_path / "other" / "t")
+        run(*words, f"{first}-a", other).failed("give topics of one store", status=2)
+
+    def test_progress_shows_the_topics_that_are_farthest_behind(self) -> None:
+        said: list[tuple[str, float, list[str]]] = []
+
+        def show(detail: str, seconds: float = 0.0, rows: Sequence[str] = ()) -> None:
+            said.append((detail, seconds, list(rows)))
+
+        shown = ImportsShown(show, Metrics())
+        for number in range(12):
+            at = ImportProgress(1000, 1, 2.0, {0: 0, 1: number * 100})
+            shown.tell(f"t{number:02}", at)
+        text, seconds, told = said[-1]
+        assert text.startswith("12 topics: 12,000 records, ")
+        assert text.endswith("lag 6,600")
+        assert seconds == 2.0
+        assert told[0] == "t11: 1,000 records, lag 1,100"
+        assert told[-1] == "and 2 more"
+        assert len(told) == 11
 
 
 def test_errors_are_one_line(run: Run, cluster: MockCluster, source: str) -> None:

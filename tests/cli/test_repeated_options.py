@@ -43,12 +43,6 @@ def test_every_option_with_one_value_refuses_two(run: Run) -> None:
         told.failed(f"{option} takes one value, and 2 are given", "Give one of them", status=2)
 
 
-def test_import_of_two_topics_names_both_and_the_way_out(run: Run) -> None:
-    words = ("kafka", "import", "--bootstrap-servers", "broker:9092")
-    told = run(*words, "--topic", "a", "--topic=b")
-    told.failed("--topic takes one value, and 2 are given: a, b", "once for each", status=2)
-
-
 def test_same_value_twice_is_one_value(run: Run, clicks: pylogtable.Topic) -> None:
     shown = run("offsets", "clicks", "--output", "json", "--output", "json")
     assert shown.status == 0

@@ -8,19 +8,20 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import (
     Schema,
     SchemaReference,
     SchemaRegistryClient,
 )
-from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
-from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from pylogtable import StorageError
-from pylogtable.kafka import decoder
+from pylogtable.kafka import decoder, encoder
 from tests.library.kafka.values.framing import framed, only_group, payloads, reasons
 from tests.library.kafka.values.protos import PLACE, classes, file_of, place
 
@@ -121,6 +122,37 @@ def test_protobuf(
     assert not found.failures
     shown = [(group.rows.tolist(), group.values.to_pylist()) for group in found.groups]
     assert shown == [([0, 2], [{"id": 1, "at": {"city": "B"}}] * 2), ([1], [{"s": "x"}])]
+
+
+def test_what_is_written_is_read_by_confluents_deserializers(
+    registry: str, client: SchemaRegistryClient, value_of: SerializationContext
+) -> None:
+    table = pa.table({"id": [1, 2], "tags": [["a", "b"], []]})
+    rows = table.to_pylist()
+    tags = {"type": "array", "items": "string"}
+    avro = json.dumps(record("Order", id="long", tags=tags))
+    properties = {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}
+    plain = json.dumps({"title": "Order", "type": "object", "properties": properties})
+    file = file_of("tags.proto", {"Order": ["int64 id", "repeated string tags"]})
+    message = classes(file)["Order"]
+    ProtobufSerializer(message, client)(message(id=1), value_of)  # registers it
+    subject = f"{value_of.topic}-value"
+    client.register_schema(f"{subject}-avro", Schema(avro, "AVRO"))
+    client.register_schema(f"{subject}-json", Schema(plain, "JSON"))
+
+    def written(format: str, name: str) -> list[bytes]:
+        found: list[bytes] = (
+            encoder(format, schema_registry=registry, subject=name).encode(table).to_pylist()
+        )
+        return found
+
+    read = AvroDeserializer(client)
+    assert [read(each, value_of) for each in written("avro", f"{subject}-avro")] == rows
+    read = JSONDeserializer(plain, schema_registry_client=client)
+    assert [read(each, value_of) for each in written("json-schema", f"{subject}-json")] == rows
+    read = ProtobufDeserializer(message, {}, client)
+    found = [read(each, value_of) for each in written("protobuf", subject)]
+    assert [{"id": each.id, "tags": list(each.tags)} for each in found] == rows
 
 
 def test_an_id_that_the_registry_does_not_know(registry: str) -> None:

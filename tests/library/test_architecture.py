@@ -75,7 +75,16 @@ LIBRARY_TOP = {
         "words",
     ),
     **dict.fromkeys(
-        ("topic", "topic_writes", "topic_jobs", "store", "store_consumers", "maintain"), "facade"
+        (
+            "topic",
+            "topic_writes",
+            "topic_groups",
+            "topic_jobs",
+            "store",
+            "store_consumers",
+            "maintain",
+        ),
+        "facade",
     ),
     "engine": "facade",
     "operation": "runtime",

@@ -93,7 +93,7 @@ def test_members_that_share_partitions(tmp_path: Path, monkeypatch: pytest.Monke
     """Every member reads every partition, and nobody checks who commits."""
     everything = (0, 1, 2, 3)
     monkeypatch.setattr("pylogtable.groups.membership_plan.owned", lambda *_: everything)
-    monkeypatch.setattr("pylogtable.groups.member.owned", lambda *_: everything)
+    monkeypatch.setattr("pylogtable.groups.dynamic_member.owned", lambda *_: everything)
     monkeypatch.setattr("pylogtable.groups.membership_plan._check_owned", lambda *_: None)
     names = found(tmp_path, 20, ["append", "append", "member", "member"])
     assert names & {"two-owners", "poll-went-back"}

@@ -49,6 +49,13 @@ class StoreContract:
         assert store.create(COMMIT, b"second") is Created.EXISTS
         assert store.read(COMMIT) == b"first"
 
+    def test_peek_tells_at_once_or_nothing(self, store: ObjectStore) -> None:
+        """It is asked many times a second, so where it takes a request it is not sent."""
+        before = store.peek(COMMIT)
+        store.create(COMMIT, b"x")
+        assert (before, store.peek(COMMIT)) in {(False, True), (None, None)}
+        assert before is None or not store.is_remote
+
     def test_create_after_delete_puts_again(self, store: ObjectStore) -> None:
         store.create(COMMIT, b"first")
         store.delete(COMMIT)

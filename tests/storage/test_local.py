@@ -35,6 +35,27 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
 
 
+def test_who_waits_may_look_often(store: LocalStore) -> None:
+    assert store.peek(COMMIT) is False
+    store.create(COMMIT, b"x")
+    assert store.peek(COMMIT) is True
+    assert store.below("_manifest").peek(COMMIT.removeprefix("_manifest/")) is True
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [("254:0", "ext4"), ("0:51", "nfs4"), ("0:52", "fuse.gcsfuse"), ("9:9", None)],
+)
+def test_kind_of_a_mount(device: str, kind: str | None) -> None:
+    mounts = r"""
+21 26 0:19 / /sys rw,nosuid shared:7 - sysfs sysfs rw
+26 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+60 26 0:51 / /mnt/a\040-\040b rw shared:4 master:2 - nfs4 server:/x rw,vers=4.2
+61 26 0:52 / /mnt/bucket rw - fuse.gcsfuse bucket rw
+"""
+    assert local_files.kind_of_mount(mounts.strip().splitlines(), device) == kind
+
+
 def files(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 

@@ -46,6 +46,11 @@ def test_topics_there_are_read(volume: Path) -> None:
     assert store.topic("large").verify(data=True).sound
 
 
+def test_look_at_a_file_is_a_request(volume: Path) -> None:
+    """So who waits for a commit does not look all the time."""
+    assert LocalStore(volume).peek("small/_manifest/00000000000000000000.json") is None
+
+
 @pytest.mark.parametrize("topic", ["small", "large"])
 def test_appends_are_refused_and_leave_nothing(volume: Path, topic: str) -> None:
     before = all_files(volume)

@@ -45,11 +45,12 @@ SCHEMA = pa.schema(
 )
 
 Int64s = npt.NDArray[np.int64]
+from pylogtable.kafka.topics_plan import DEAD_LETTERS
 
 
 def dead_letters_of(name: str) -> str:
     """The name of the topic with the dead letters of this one."""
-    return f"{name}-dead-letters"
+    return f"{name}{DEAD_LETTERS}"
 
 
 class DeadLetters:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.values import frames
 from pylogtable.kafka.values.batches import Found, SchemaError, ValueFormat, together
-from pylogtable.kafka.values.formats import check_format, from_file, of_schema
+from pylogtable.kafka.values.formats import asked_as, check_format, from_file, of_schema
 from pylogtable.kafka.values.frames import Rows
 from pylogtable.kafka.values.json_inferred import InferredJson
 from pylogtable.kafka.values.registry import Registry, UnknownSchemaError
@@ -183,6 +183,5 @@ def decoder(
     if schema is not None:
         return Decoder(format, None, from_file(format, Path(schema), message), is_key)
     assert schema_registry is not None
-    wire_format = "serialized" if format == "protobuf" else None
-    registry = Registry(schema_registry, registry_settings, wire_format)
+    registry = Registry(schema_registry, registry_settings, asked_as(format))
     return Decoder(format, registry, None, is_key)

@@ -3,7 +3,7 @@ from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,11 +13,18 @@ import pyarrow.compute as pc
 from pylogtable.errors import InvalidRequestError
 from pylogtable.kafka.values.avro_writer import AvroWriter
 from pylogtable.kafka.values.batches import SchemaError
-from pylogtable.kafka.values.formats import check_format, read_file, registered_as
+from pylogtable.kafka.values.formats import (
+    asked_as,
+    check_format,
+    check_kind,
+    read_file,
+    registered_as,
+)
 from pylogtable.kafka.values.json_writer import JsonWriter
+from pylogtable.kafka.values.protobuf import of_descriptor_set, of_registered
+from pylogtable.kafka.values.protobuf_writer import ProtobufWriter
 from pylogtable.kafka.values.registry import RegisteredSchema, Registry, UnknownSchemaError
 
-FORMATS = ("avro", "json-schema", "json")
 #: Rows whose objects are in memory together.
 _BATCH = 8192
 
@@ -76,7 +83,8 @@ def encoder(
     schema: str | Path | None = None,
     registry_settings: Mapping[str, Any] | None = None,
 ) -> Encoder:
-    """Encodes columns into payloads for Kafka. `format` is `avro`, `json-schema` or `json`.
+    """Encodes columns into payloads for Kafka. `format` is `avro`, `json-schema`, `protobuf` or
+    `json`.
 
     With a `schema_registry` it takes the newest schema of `subject`, such as `orders-value`, and
     frames the payloads with its id. With `schema`, the file of a schema, payloads have no frame.
@@ -85,22 +93,18 @@ def encoder(
         >>> encoder("avro", schema_registry="http://registry:8081", subject="orders-value")
     """
     check_format(format)
-    if format not in FORMATS:
-        raise InvalidRequestError(
-            f"{format} is decoded only; it can be written as {', '.join(FORMATS)}"
-        )
     if format == "json" and schema is None:
         return Encoder(format, JsonWriter(None), None)
     if schema is not None and schema_registry is None:
         path = Path(schema)
-        found = RegisteredSchema(read_file(path).decode(), registered_as(format))
-        return Encoder(format, _writer(format, found, f"the schema {path}"), None)
+        content = read_file(path)
+        return Encoder(format, _writer(format, f"the schema {path}", content), None)
     if schema is not None or schema_registry is None or subject is None:
         raise InvalidRequestError(
             f"{format} needs a schema: give `schema_registry`, a URL, and `subject`, or "
             "`schema`, a file"
         )
-    registry = Registry(schema_registry, registry_settings)
+    registry = Registry(schema_registry, registry_settings, asked_as(format))
     try:
         schema_id, newest = registry.newest(subject)
     except UnknownSchemaError as error:
@@ -108,20 +112,20 @@ def encoder(
             f"the schema registry at {schema_registry} has no schema of subject {subject!r}: "
             f"{error}. Register one, or name another subject"
         ) from error
-    return Encoder(format, _writer(format, newest, f"schema {schema_id} of {subject}"), schema_id)
+    return Encoder(format, _writer(format, f"schema {schema_id} of {subject}", newest), schema_id)
 
 
-_WRITERS: dict[str, Callable[[RegisteredSchema], Writer]] = {
-    "avro": AvroWriter,
-    "json-schema": JsonWriter,
-    "json": JsonWriter,
-}
-
-
-def _writer(format: str, schema: RegisteredSchema, name: str) -> Writer:
+def _writer(format: str, name: str, schema: RegisteredSchema | bytes) -> Writer:
+    """Of a schema from a registry, or of the content of a file."""
     try:
-        if schema.type != registered_as(format):
-            raise SchemaError(f"it is a schema of {schema.type}, and the format is {format}")
-        return _WRITERS[format](schema)
-    except SchemaError as error:
+        if format == "protobuf":
+            if isinstance(schema, bytes):
+                return ProtobufWriter(of_descriptor_set(schema, None), is_framed=False)
+            check_kind(format, schema)
+            return ProtobufWriter(of_registered(schema), is_framed=True)
+        if isinstance(schema, bytes):
+            schema = RegisteredSchema(schema.decode(), registered_as(format))
+        check_kind(format, schema)
+        return AvroWriter(schema) if format == "avro" else JsonWriter(schema)
+    except (SchemaError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"{name} cannot be used: {error}") from error

@@ -30,13 +30,23 @@ def check_format(name: str) -> None:
 
 def of_schema(name: str, schema: RegisteredSchema) -> ValueFormat:
     """Raises SchemaError if values of this schema cannot become columns."""
-    if schema.type != _KINDS[name]:
-        raise SchemaError(f"it is a schema of {schema.type}, and the format is {name}")
+    check_kind(name, schema)
     if name == "avro":
         return AvroFormat(schema)
     if name == "protobuf":
         return of_registered(schema)
     return JsonFormat(schema)
+
+
+def check_kind(name: str, schema: RegisteredSchema) -> None:
+    """Raise SchemaError if the schema is one of another format."""
+    if schema.type != _KINDS[name]:
+        raise SchemaError(f"it is a schema of {schema.type}, and the format is {name}")
+
+
+def asked_as(name: str) -> str | None:
+    """The form in which a registry is asked for schemas; None: as they were registered."""
+    return "serialized" if name == "protobuf" else None
 
 
 def registered_as(name: str) -> str:

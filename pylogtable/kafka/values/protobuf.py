@@ -44,9 +44,13 @@ class ProtobufFormat:
     def type(self) -> pa.DataType | None:
         """That of the message of bodies that do not say which, or of the first one."""
         try:
-            return self._column(b"" if self._default is not None else b"\x00").type
+            return self.first_message().type
         except SchemaError:
             return None
+
+    def first_message(self) -> MessageColumn:
+        """The message of bodies that do not say which. Raises SchemaError if it has no column."""
+        return self._column(b"" if self._default is not None else b"\x00")
 
     def decode(self, bodies: pa.LargeBinaryArray, header_rest: bytes | None) -> Found:
         if header_rest is not None:

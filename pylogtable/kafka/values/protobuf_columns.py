@@ -33,12 +33,12 @@ _PLAIN = {
     18: pa.int64(),
 }
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14
-_WRAPPERS = {
+WRAPPERS = {
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }
-_FREE = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue")}
-_TIMESTAMP = "google.protobuf.Timestamp"
+FREE = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue")}
+TIMESTAMP = "google.protobuf.Timestamp"
 
 Objects = Sequence[Any]
 
@@ -57,6 +57,7 @@ class MessageColumn:
     def __init__(self, message: Any) -> None:
         from google.protobuf.message_factory import GetMessageClass
 
+        self.descriptor = message
         self.message_class = GetMessageClass(message)
         self._column = _Columns().of_message(message, ())
         self.type = self._column.type
@@ -72,11 +73,11 @@ class _Columns:
     def of_message(self, message: Any, trail: tuple[str, ...]) -> _Column:
         """`trail` are the messages that this is inside of."""
         name = message.full_name
-        if name == _TIMESTAMP:
+        if name == TIMESTAMP:
             return _Column(shapes.TIMESTAMP, _timestamps)
-        if name in _WRAPPERS:
+        if name in WRAPPERS:
             return self._wrapper(message)
-        if name in _FREE:
+        if name in FREE:
             return _Column(pa.string(), _json_texts)
         if name in trail:
             raise SchemaError(
@@ -110,9 +111,8 @@ class _Columns:
         if self._types_left < 0:
             raise SchemaError(f"it has more than {MAX_TYPES} fields")
         name = field.name
-        if _is_repeated(field):
-            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-            return self._map(field, trail) if is_map else self._repeated(field, trail)
+        if is_repeated(field):
+            return self._map(field, trail) if is_map(field) else self._repeated(field, trail)
         value = self._value(field, trail)
         if field.has_presence:
 
@@ -171,7 +171,11 @@ class _Columns:
         return _Column(kind, lambda objects: pa.array(objects, kind))
 
 
-def _is_repeated(field: Any) -> bool:
+def is_map(field: Any) -> bool:
+    return bool(field.message_type is not None and field.message_type.GetOptions().map_entry)
+
+
+def is_repeated(field: Any) -> bool:
     known = getattr(field, "is_repeated", None)  # newer ones
     return bool(field.label == field.LABEL_REPEATED if known is None else known)
 

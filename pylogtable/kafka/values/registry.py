@@ -66,6 +66,8 @@ class Registry:
         return found.schema_id, self._with_references(found.schema, ())
 
     def _with_references(self, found: Any, trail: tuple[str, ...]) -> RegisteredSchema:
+        if found is None or not found.schema_str:
+            raise self._no_registry()
         references: list[tuple[str, RegisteredSchema]] = []
         for reference in found.references or ():
             if reference.name in trail:
@@ -74,7 +76,7 @@ class Registry:
             below = self._with_references(version.schema, (*trail, reference.name))
             references += [*below.references, (reference.name, below)]
         return RegisteredSchema(
-            found.schema_str or "", found.schema_type or "AVRO", list(dict(references).items())
+            found.schema_str, found.schema_type or "AVRO", list(dict(references).items())
         )
 
     def _version(self, reference: Any) -> Any:
@@ -82,6 +84,12 @@ class Registry:
             lambda: self._client.get_version(
                 reference.subject, reference.version, deleted=True, fmt=self._format
             )
+        )
+
+    def _no_registry(self) -> StorageError:
+        return StorageError(
+            f"what answers at {self.url} is no schema registry. Check the URL: it may lack a path, "
+            "such as /apis/ccompat/v7"
         )
 
     def _ask(self, request: Callable[[], Any]) -> Any:
@@ -94,6 +102,8 @@ class Registry:
                 f"the schema registry at {self.url} answers with HTTP status "
                 f"{error.http_status_code}: {error.error_message}. {_advice(error)}"
             ) from error
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise self._no_registry() from error
         except Exception as error:
             # httpx is a part of confluent-kafka, under a name that changes.
             if not type(error).__module__.startswith(("httpx", "httpcore", "confluent_kafka")):

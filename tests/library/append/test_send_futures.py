@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -64,6 +66,27 @@ def test_argument_without_a_name_ends_a_producer_that_counts(topic: Topic) -> No
         send("clicks", value=b"v")
     with pytest.raises(InvalidRequestError, match="takes no more records"):
         producer.send(value=b"v")
+
+
+def test_libraries_are_loaded_before_the_first_record() -> None:
+    """Half a second where there is pandas, which pyarrow looks for: too long for a first record."""
+    code = """
+import sys, tempfile, time, pylogtable
+def packages():
+    return {name.partition(".")[0] for name in sys.modules} | {"pyarrow.compute"} & {*sys.modules}
+with tempfile.TemporaryDirectory() as folder:
+    topic = pylogtable.open(folder).create_topic("t")
+    assert "pyarrow.compute" not in sys.modules
+    with topic.producer() as producer:
+        # It is idle when it waits for something to do.
+        while sys._current_frames()[producer._thread.ident].f_code.co_name != "wait":
+            time.sleep(0.01)
+        before = packages()
+        producer.send(key=b"k", value=b"v").result()
+        print(packages() - before)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"
 
 
 class TestDelivery:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from pylogtable import (
 )
 from pylogtable.groups.starting_point import parse_policy
 from pylogtable.read.position import parse_position
+from pylogtable.storage.base import ObjectStore
+from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests.builders import Clock, at, ints, kafka, limited, make_store, rows, runtime, times
@@ -430,7 +433,7 @@ class TestColumns:
 
 class TestFollowing:
     def follower(
-        self, objects: MemoryStore, meanwhile: Callable[[float], None], **how: Any
+        self, objects: ObjectStore, meanwhile: Callable[[float], None], **how: Any
     ) -> Consumer:
         """A consumer that calls `meanwhile` instead of waiting. Only that moves its clock."""
         self.seconds = 0.0
@@ -454,7 +457,7 @@ class TestFollowing:
             if len(waits) == 12:
                 fill(topic, 1, 0, 0)
 
-        consumer = self.follower(counting, meanwhile, follow=True)  # type: ignore[arg-type]
+        consumer = self.follower(counting, meanwhile, follow=True)
         assert consumer.poll().num_rows == 33
         counting.reset()
         assert rows(consumer.poll(), "value") == [b"0:10"]
@@ -469,6 +472,22 @@ class TestFollowing:
         waits.clear()
         assert consumer.poll(timeout=0).num_rows == 0
         assert waits == []
+
+    def test_record_on_a_local_disk_is_seen_at_once(self, tmp_path: Path) -> None:
+        """The next look would come after a second, as it does elsewhere."""
+        topic = make_store(LocalStore(tmp_path)).create_topic("t")
+        came: list[float] = []
+
+        def meanwhile(seconds: float) -> None:
+            if self.seconds > 10 and not came:
+                came.append(self.seconds)
+                topic.append(kafka(["k"], ["v"]))
+
+        consumer = self.follower(LocalStore(tmp_path), meanwhile, follow=True)
+        assert rows(consumer.poll(), "value") == [b"v"]
+        assert self.seconds - came[0] <= 0.02
+        assert consumer.poll(timeout=3).num_rows == 0
+        assert self.seconds - came[0] == pytest.approx(3, abs=0.03)
 
     def test_poll_waits_up_to_its_timeout(self, topic: Topic, objects: MemoryStore) -> None:
         waits: list[float] = []

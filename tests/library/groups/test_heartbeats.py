@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
+import pylogtable
 from pylogtable import CommitConflictError, Consumer, Topic
 from pylogtable.groups.dynamic_member import DynamicMember
 from pylogtable.groups.heartbeat_plan import Act, plan_beat
@@ -323,3 +327,27 @@ def test_copy_in_a_forked_process_does_not_take_its_parent_out(
     work.process = 2
     consumer.close()
     assert [state.operation for state in states(objects)] == ["join"]
+
+
+def test_program_ends_without_a_word_while_its_heart_beats(tmp_path: Path) -> None:
+    """It has closed nothing, and its leases are renewed all the time."""
+    store = pylogtable.open(tmp_path)
+    for name in ("a", "b", "c"):
+        store.create_topic(name)
+    code = (
+        "import pylogtable, sys\n"
+        "store = pylogtable.open(sys.argv[1])\n"
+        "many = store.consumer('g', pattern='.*', member='m', lease_ms=100)\n"
+        "one = store.topic('a').consumer('h', 'm', lease_ms=100)\n"
+        "for _ in range(30):\n"
+        "    many.poll(0.01)\n"
+        "    one.poll(0.01)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=WAITED_SECONDS,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

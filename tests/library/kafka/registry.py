@@ -17,11 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 
 class RegistryServer:
-    """`status` is answered to all requests, if it is set; `requests` are the paths so far."""
+    """`status` or `page` is answered to all requests, if it is set. `requests` are the paths of
+    those so far."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.status: int | None = None
+        self.page: bytes | None = None
         self.requests: list[str] = []
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
@@ -106,7 +108,7 @@ def registry_server() -> Iterator[RegistryServer]:
 
         def _reply(self, body: dict[str, Any]) -> None:
             status, found = registry.answer(self.command, urlsplit(self.path).path, body)
-            text = json.dumps(found).encode()
+            text = json.dumps(found).encode() if registry.page is None else registry.page
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

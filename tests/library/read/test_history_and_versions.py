@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +16,13 @@ from pylogtable import (
     Topic,
 )
 from pylogtable.engine import Scan
+from pylogtable.storage.local import LocalStore
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
 from tests import documents
 from tests.builders import IN_FILES, T0, Clock, at, contents, kafka, make_store, rows
 from tests.documents import quoted, section, table
+from tests.faults.support import FakeTime
 from tests.stores import CountingStore
 
 COMMITS = 150
@@ -261,3 +265,22 @@ def test_the_guides_name_every_column_of_the_history() -> None:
         "`LogTable.history()`, have the columns "
     )
     assert quoted(listed.partition(";")[0]) == HISTORY_SCHEMA.names
+
+
+def test_wait_for_the_next_version(tmp_path: Path) -> None:
+    """On a local disk it is seen at once. The clock of the test moves only while it waits."""
+    time = FakeTime()
+    topic = make_store(LocalStore(tmp_path)).create_topic("t")
+
+    def pause(seconds: float) -> None:
+        time.pause(seconds)
+        if time.seconds > 5.0 and not topic.version:
+            topic.append(kafka(["k"]))
+
+    waiting = Store(LocalStore(tmp_path), replace(time.runtime(), pause=pause)).topic("t")
+    assert waiting.wait_for(0, 60.0).version == 0
+    assert time.seconds == 0
+    assert waiting.wait_for(1, 60.0).version == 1
+    assert 5.0 < time.seconds < 5.05
+    assert waiting.wait_for(2, 1.0).version == 1
+    assert time.seconds < 6.1

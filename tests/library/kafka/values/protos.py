@@ -13,6 +13,11 @@ _Field = descriptor_pb2.FieldDescriptorProto
 #: A file that others may import.
 PLACE = "place.proto"
 
+WELL_KNOWN = [
+    f"google/protobuf/{name}.proto"
+    for name in ("timestamp", "wrappers", "struct", "duration", "empty")
+]
+
 
 def file_of(
     name: str,

@@ -20,6 +20,13 @@ from tests.depth import rounds
 from tests.library.kafka.registry import RegistryServer
 from tests.library.kafka.values.avro_cases import as_column, encode, read, records, same, values
 from tests.library.kafka.values.framing import framed, of, only_group, payloads
+from tests.library.kafka.values.protos import (
+    WELL_KNOWN,
+    as_registered,
+    classes,
+    descriptor_set,
+    file_of,
+)
 
 ORDER = {
     "type": "record",
@@ -178,5 +185,52 @@ def test_what_an_encoder_needs(registry: RegistryServer, tmp_path: Path) -> None
         encoder("avro", schema_registry=registry.url)
     with pytest.raises(InvalidRequestError, match="did you mean 'avro'"):
         encoder("avor", schema=tmp_path)
-    with pytest.raises(InvalidRequestError, match="protobuf is decoded only"):
-        encoder("protobuf", schema=tmp_path)
+    registry.register("s", "string")
+    with pytest.raises(InvalidRequestError, match="schema of AVRO, and the format is protobuf"):
+        writer(registry, "protobuf")
+
+
+def test_protobuf(registry: RegistryServer, tmp_path: Path) -> None:
+    fields = [
+        *(
+            "oneof int32 a",
+            "int32 i",
+            "uint64 u",
+            "string s",
+            "bytes b",
+            "optional int32 maybe",
+            "Color color",
+        ),
+        *("Inner inner", "repeated Inner inners", "repeated int64 numbers"),
+        *("map string int32 counts", "map int32 Inner by_number"),
+        *("google.protobuf.Timestamp at", "google.protobuf.StringValue wrapped"),
+        *("google.protobuf.Struct free", "google.protobuf.Empty nothing"),
+    ]
+    file = file_of(
+        "t.proto",
+        {"Row": fields, "Inner": ["string x"]},
+        WELL_KNOWN,
+        {"Color": ["RED", "GREEN"]},
+    )
+    row = classes(file)["Row"]
+    full = row(
+        i=-1, u=2**64 - 1, s="ä", b=b"\xff", maybe=0, color=1, inner={}, inners=[{"x": "a"}, {}],
+        numbers=[1, 2], counts={"k": 1, "l": 0}, by_number={7: {}}, wrapped={}, nothing={}, a=0,
+    )  # fmt: skip
+    full.at.FromDatetime(datetime(2024, 1, 1, 0, 0, 0, 250_000))
+    full.free.update({"n": 1.0})
+    messages = [full, row(color=9), row(i=1)]
+    number = registry.register("s", as_registered(file), "PROTOBUF")
+    given = payloads(*(framed(number, b"\0" + each.SerializeToString()) for each in messages))
+    table = as_table(only_group(of(registry, "protobuf").decode(given)).values)
+    written = writer(registry, "protobuf").encode(table).to_pylist()
+    assert [payload[:6] for payload in written] == [framed(number, b"\0")] * 3
+    assert [row.FromString(payload[6:]) for payload in written] == messages
+    path = tmp_path / "t.bin"
+    path.write_bytes(descriptor_set(file))
+    bare = encoder("protobuf", schema=path).encode(table).to_pylist()
+    assert [row.FromString(payload) for payload in bare] == messages
+    with pytest.raises(InvalidRequestError, match=r"row 0 .*no field for other"):
+        writer(registry, "protobuf").encode(pa.table({"other": [1]}))
+    with pytest.raises(InvalidRequestError, match="row 1 "):
+        writer(registry, "protobuf").encode(pa.table({"i": [1, 2**31]}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import uuid
 from typing import Any
 
@@ -152,6 +153,31 @@ def test_something_else_than_a_registry_answers_404(registry: RegistryServer, nu
     registry.status = 404
     with pytest.raises(StorageError, match="may lack a path"):
         of(registry).decode(payloads(framed(number, body("a"))))
+
+
+def test_a_page_that_is_no_registry(registry: RegistryServer, number: int) -> None:
+    registry.status = 200
+    with pytest.raises(StorageError, match=f"answers at {registry.url} is no schema registry"):
+        of(registry).decode(payloads(framed(number, body("a"))))
+    registry.page = b"<html>Log in</html>"
+    with pytest.raises(StorageError, match=f"answers at {registry.url} is no schema registry"):
+        of(registry).decode(payloads(framed(number, body("a"))))
+
+
+@pytest.mark.parametrize(
+    ("module", "format"),
+    [
+        ("fastavro", "avro"),
+        ("google.protobuf", "protobuf"),
+        ("confluent_kafka.schema_registry", "json-schema"),
+    ],
+)
+def test_a_missing_library_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, module: str, format: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InvalidRequestError, match=r"pip install 'pylogtable\[kafka\]'"):
+        decoder(format, schema_registry="http://127.0.0.1:1")
 
 
 def test_a_registry_that_is_away() -> None:

@@ -27,6 +27,7 @@ from tests.library.kafka.values.framing import (
 )
 from tests.library.kafka.values.protos import (
     PLACE,
+    WELL_KNOWN,
     as_registered,
     classes,
     descriptor_set,
@@ -34,10 +35,6 @@ from tests.library.kafka.values.protos import (
     place,
 )
 
-WELL_KNOWN = [
-    f"google/protobuf/{name}.proto"
-    for name in ("timestamp", "wrappers", "struct", "duration", "empty")
-]
 #: Message indexes of the first message of a file.
 FIRST = b"\x00"
 
