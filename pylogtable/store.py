@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pylogtable.arguments import address, checked_clock, names_in
+from pylogtable.arguments import address, check_flags, checked_clock, names_in
 from pylogtable.errors import (
     CorruptTopicError,
     InvalidRequestError,
@@ -21,44 +22,39 @@ from pylogtable.errors import (
     TopicNotFoundError,
     UnsupportedFormatError,
 )
-from pylogtable.format.json_codec import encode
-from pylogtable.format.model import Change, Commit, CopyOf, Field
+from pylogtable.format.model import Change, CopyOf, TopicInfo
 from pylogtable.format.paths import (
     HINT_PATH,
     MANIFEST_DIR,
     check_topic_name,
     collide,
-    commit_path,
     parse_commit_path,
 )
-from pylogtable.format.schema import KAFKA_FIELDS
 from pylogtable.format.snapshot import Snapshot
 from pylogtable.groups.store_group import StoreGroup
 from pylogtable.jobs.job import MaintainOptions
 from pylogtable.jobs.work import RunUnits, in_threads
-from pylogtable.log.commit_loop import change_until_landed
+from pylogtable.log.creation import create_log
 from pylogtable.log.manifest import Manifest
-from pylogtable.log.topic_log import TopicLog, attempt_commit
+from pylogtable.log.topic_log import TopicLog
 from pylogtable.maintain import MaintainReport, maintain
 from pylogtable.operation import Threads, operations
 from pylogtable.runtime import Runtime, patience_in
-from pylogtable.storage.base import Created, ObjectStore
+from pylogtable.storage.base import ObjectStore
 from pylogtable.storage.open import open_store
 from pylogtable.store_consumers import StoreConsumers
 from pylogtable.topic import Topic
-from pylogtable.topics.column_types import GivenType, make_fields
+from pylogtable.topics.asked import asked_topic, differences
+from pylogtable.topics.column_types import GivenType
 from pylogtable.topics.overview import overview_html
 from pylogtable.topics.plan import (
     check_start_offsets,
-    new_topic_info,
     plan_create,
     plan_delete_topic,
 )
 
 _logger = logging.getLogger(__name__)
 
-# How often an id is drawn again that is in use.
-_ID_TRIES = 10
 #: A folder that topics have, and stores have not.
 _MANIFEST_FOLDER = MANIFEST_DIR.rstrip("/")
 #: A topic with one of these errors exists, but cannot be read.
@@ -93,6 +89,11 @@ class Store(StoreConsumers):
         store fails to read: one of them must not hide the others."""
         return list(self._load_all())
 
+    def exists(self) -> bool:
+        """False if the store is a local folder that does not exist; the first topic makes it.
+        Object stores have no folders: there, every prefix of a bucket exists."""
+        return self._store.is_there()
+
     def topic(self, name: str) -> Topic:
         """Open a topic. Raises `TopicNotFoundError` if it does not exist."""
         check_topic_name(name)
@@ -107,9 +108,14 @@ class Store(StoreConsumers):
         config: Mapping[str, object] | None = None,
         *,
         start_offsets: Mapping[int, int] | None = None,
+        if_not_exists: bool = False,
     ) -> Topic:
         """Create a topic. Raises `TopicExistsError` if it already exists. If two callers create it
         at the same time, one succeeds and the other gets this error.
+
+        With `if_not_exists`, an existing topic is opened instead, as it is. A warning names what is
+        asked for and is different there: partitions other than 1, the key, columns that are missing
+        or have another type, and settings.
 
         `schema` has the topic's own columns, and `key` names those that make up the key. Without a
         schema the topic is Kafka-shaped: binary `key` and `value`, and `headers`. A type is an
@@ -124,7 +130,22 @@ class Store(StoreConsumers):
         ...     config={"cleanup.policy": "compact"},
         ... )
         """
-        return self._create_copy(None, name, partitions, schema, key, config, start_offsets)
+        check_flags(if_not_exists=if_not_exists)
+        check_topic_name(name)
+        info = asked_topic(partitions, schema, key, config, self._runtime.clock())
+        try:
+            return self._create_topic(name, info, start_offsets)
+        except TopicExistsError:
+            if not if_not_exists:
+                raise
+        found = self.topic(name)
+        if told := differences(found._log.known.info, info):
+            warnings.warn(
+                f"topic {name!r} in {self.url} exists already and stays as it is: {told}. "
+                "topic.alter(...) changes it",
+                stacklevel=3,
+            )
+        return found
 
     def _create_copy(
         self,
@@ -139,34 +160,20 @@ class Store(StoreConsumers):
         """`create_topic`, for a guarded copy of another system's log if a source is given
         [GUARD-1]."""
         check_topic_name(name)
-        if schema is None:
-            fields: tuple[Field, ...] = KAFKA_FIELDS
-            key = "key" if key is None else key
-        else:
-            fields = make_fields(schema)
-        keys = [key] if isinstance(key, str) else names_in("key", () if key is None else key)
-        settings = {} if config is None else config
-        info = new_topic_info(fields, keys, partitions, settings, self._runtime.clock(), source)
+        info = asked_topic(partitions, schema, key, config, self._runtime.clock(), source)
+        return self._create_topic(name, info, start_offsets)
+
+    def _create_topic(
+        self, name: str, info: TopicInfo, start_offsets: Mapping[int, int] | None
+    ) -> Topic:
         starts = {} if start_offsets is None else start_offsets
-        check_start_offsets(starts, partitions)
+        check_start_offsets(starts, info.partitions)
         return self._create(name, lambda snapshot, url: plan_create(snapshot, info, url, starts))
 
     def _create(self, name: str, plan: Callable[[Snapshot | None, str], Change]) -> Topic:
         """Create a topic. `plan` gets what is there, perhaps a deleted topic, and the address."""
         self._refuse_collision(name)
-        below = self._store.below(name)
-        manifest = Manifest(below)
-        new_id = self._runtime.new_id
-
-        def attempt(snapshot: Snapshot | None) -> tuple[Commit, Snapshot] | None:
-            change = plan(snapshot, below.url)
-            topic_id, commit_id = _unused_topic_id(snapshot, new_id), new_id()
-            return attempt_commit(manifest, self._runtime, snapshot, change, commit_id, topic_id)
-
-        commit, _ = change_until_landed(manifest.load(), attempt, manifest.load, self._runtime)
-        _refuse_overwriting(below, manifest, commit)
-        if commit.version == 0:
-            manifest.write_hint(None)
+        create_log(self._store.below(name), self._runtime, plan)
         return self.topic(name)
 
     def _open_copy(
@@ -402,34 +409,6 @@ def _loaded(store: ObjectStore) -> Snapshot | LogTableError | None:
         return Manifest(store).load()
     except LogTableError as error:
         return error
-
-
-def _refuse_overwriting(store: ObjectStore, manifest: Manifest, commit: Commit) -> None:
-    """Raise if the store overwrites: it must refuse to create the same commit twice [STORE-2]. The
-    topic is there, so a store that fails now does not make its creation fail."""
-    try:
-        created = manifest.commits.create(commit.version, encode(commit))
-    except StorageError as error:
-        _logger.warning("put-if-absent of %s was not tried: %s", store.url, error)
-        return
-    if created is Created.YES:
-        store.delete(commit_path(commit.version))
-        raise UnsupportedFormatError(
-            f"{store.url} does not support put-if-absent: it overwrote an object. Appends of "
-            "concurrent writers would be lost. Use a store that honours conditional puts."
-        )
-
-
-def _unused_topic_id(deleted: Snapshot | None, new_id: Callable[[], str]) -> str:
-    """An id that the topic before this one did not have [META-5]."""
-    for _ in range(_ID_TRIES):
-        topic_id = new_id()
-        if deleted is None or topic_id != deleted.topic_id:
-            return topic_id
-    raise InvalidRequestError(
-        f"every new id is {topic_id!r}, which is the id of the deleted topic: the source of ids "
-        "repeats itself. Nothing was created"
-    )
 
 
 def _is_topic_name(name: str) -> bool:

@@ -40,6 +40,7 @@ _PHRASES = (
      r"create it with pylogtable topics create \1 --partitions N"),
     (r"; open it with store\.topic\(\)", ""),
     (r"topic\.maintain\(dry_run=True\) says", "pylogtable maintain --topic TOPIC --dry-run says"),
+    (r"topic\.alter\(\.\.\.\) changes it", "pylogtable topics alter TOPIC changes it"),
     (r"topic\.merge\(\) writes", "pylogtable merge TOPIC writes"),
     (r"topic\.verify\(\) lists", "pylogtable verify TOPIC lists"),
     (r"verify with data=True names", "pylogtable verify TOPIC --data names"),

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pylogtable import Store, Topic
 
 STORE_VARIABLE = "PYLOGTABLE_STORE"
+#: What is certainly meant as a path or a URL, and not as the name of a topic.
+_PLACE = re.compile(r"~?/|\.\.?/|~[^/]*/|[A-Za-z][A-Za-z0-9+.-]*:")
 FAILED, WRONG_USAGE, NOT_KNOWN = 1, 2, 3
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143
 
@@ -120,6 +123,12 @@ class Session:
             raise click.UsageError(
                 f"the store is given twice: {topic!r} has a slash, so it is the path or URL of a "
                 "topic, and --store gives a store as well"
+            )
+        if os.environ.get(STORE_VARIABLE) and not _PLACE.match(topic):
+            raise click.UsageError(
+                f"{topic!r} is no name of a topic in {os.environ[STORE_VARIABLE]}, which "
+                f"{STORE_VARIABLE} names: a name has no slash. For the topic at that path write "
+                f"./{topic}"
             )
         url, name = pylogtable.split_topic_url(topic)
         return self.open_store(url), name

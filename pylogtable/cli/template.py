@@ -26,6 +26,8 @@ SIGNS = {
     "o": "offset",
     "T": "timestamp in milliseconds",
 }
+#: What kcat prints for a header without a value.
+_NULL = b"NULL"
 _SIGN = re.compile(r"%(.?)", re.DOTALL)
 
 
@@ -136,12 +138,13 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _headers(batch: pa.RecordBatch) -> list[bytes]:
-    """Headers as kcat prints them: name=value, separated by commas."""
+    """Headers as kcat prints them: name=value, separated by commas, and NULL without a value."""
     if "headers" not in batch.schema.names:
         return [b""] * batch.num_rows
     return [
         b",".join(
-            b"%s=%s" % ((pair["key"] or "").encode(), pair["value"] or b"") for pair in pairs or ()
+            b"%s=%s" % ((pair["key"] or "").encode(), _NULL if (v := pair["value"]) is None else v)
+            for pair in pairs or ()
         )
         for pairs in batch.column("headers").to_pylist()
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pylogtable import TopicExistsError, TopicNotFoundError
+from pylogtable import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from pylogtable.cli.command import CommandGroup
 from pylogtable.cli.messages import confirm, continue_on_error, note
 from pylogtable.cli.options import (
@@ -68,7 +68,11 @@ def topics() -> None:
     "Kafka's shape: key, value, headers.",
 )
 @many("--key", metavar="COLUMN", help="A column of the key.")
-@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
+@click.option(
+    "--if-not-exists",
+    is_flag=True,
+    help="Succeed if the topic already exists, and say what is different there.",
+)
 def create(
     session: Session,
     topic: str,
@@ -81,15 +85,16 @@ def create(
     """Create TOPIC."""
     schema, settings = parse_columns(columns, "--column"), parse_config(config)
     store, name = session.locate(topic)
+    asked = (name, partitions, schema, list(key) or None, settings)
     is_new = True
     try:
-        opened = store.create_topic(name, partitions, schema, list(key) or None, settings)
+        opened = store.create_topic(*asked)
     except TopicExistsError:
         if not if_not_exists:
             raise TopicExistsError(
                 f"topic {name!r} already exists in {store.url}; add --if-not-exists to accept that"
             ) from None
-        opened, is_new = store.topic(name), False
+        opened, is_new = store.create_topic(*asked, if_not_exists=True), False
     done = f"Created topic {name}." if is_new else f"Topic {name} already exists."
     answer(session, {"created": is_new, **_as_json(opened.describe())}, done)
 
@@ -100,6 +105,11 @@ def list_topics(session: Session, store: str | None) -> None:
     """List the names of all topics in STORE, sorted."""
     opened = session.open_store(store)
     names = opened.topics()
+    if not names and not opened.exists():
+        raise InvalidRequestError(
+            f"there is no store at {opened.url}: this folder does not exist. Check the address; "
+            "the first 'pylogtable topics create' makes it"
+        )
     print_names(session, names, names, f"there is no topic in {opened.url}")
 
 

@@ -47,6 +47,15 @@ def test_keys_tombstones_headers_and_a_partition(run: Run, store_dir: Path) -> N
     ]
 
 
+def test_a_header_without_a_value_is_printed_as_kcat_does(run: Run, store_dir: Path) -> None:
+    topic = pylogtable.open(store_dir).create_topic("t")
+    headers = [{"key": "a", "value": None}, {"key": "b", "value": b""}, {"key": "c", "value": b"1"}]
+    kind = topic.schema.field("headers").type
+    table = kafka(["k", "l"], ["v", "w"])
+    topic.append(table.append_column("headers", pa.array([headers, None], kind)))
+    assert run("consume", "t", "--format", "%s: %h\\n").out == "v: a=NULL,b=,c=1\nw: \n"
+
+
 def test_keys_go_to_the_partitions_that_kafka_chooses(run: Run, store_dir: Path) -> None:
     topic = pylogtable.open(store_dir).create_topic("t", partitions=4)
     run("produce", "t", "-K", ":", stdin="".join(f"k{n}:{n}\n" for n in range(50)))

@@ -136,16 +136,58 @@ def test_ways_to_name_the_store(
     run("offsets", f"{store_dir}/clicks", "-s", store_dir).failed("given twice", status=2)
     monkeypatch.chdir(store_dir)
     assert run("offsets", "./clicks").status == 0
+    monkeypatch.chdir(store_dir.parent)
+    assert run("offsets", "logs/clicks").status == 0
     monkeypatch.setenv("PYLOGTABLE_STORE", "/nowhere")
     assert run("topics", "list", store_dir).lines == ["clicks"]
     assert run("topics", "list", "-s", store_dir).lines == ["clicks"]
 
 
+def test_a_name_with_a_slash_makes_no_topic_outside_of_the_store(
+    run: Run, clicks: pylogtable.Topic, store_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = store_dir.parent / "work"
+    outside.mkdir()
+    monkeypatch.chdir(outside)
+    for name in ("a/b", "team/clicks", "s3/clicks"):
+        refused = run("topics", "create", name)
+        refused.failed(
+            "no name of a topic", str(store_dir), "PYLOGTABLE_STORE", f"./{name}", status=2
+        )
+        run("-s", store_dir, "topics", "create", name).failed("given twice", status=2)
+        run("consume", name).failed("no name of a topic", status=2)
+    assert list(outside.iterdir()) == []
+    assert run("topics", "create", "./a/b").status == 0
+    assert run("topics", "create", "../work/a/c").status == 0
+    assert run("topics", "create", f"{outside}/a/d").status == 0
+    assert run("topics", "create", f"file://{outside}/a/e").status == 0
+    assert pylogtable.open(outside / "a").topics() == ["b", "c", "d", "e"]
+    assert run("consume", f"{store_dir}/clicks").lines == ["a", "b", "c", "d"]
+
+
+@pytest.mark.filterwarnings("always")
+def test_an_existing_topic_is_accepted_and_what_differs_is_told(run: Run, store_dir: Path) -> None:
+    ask = ("topics", "create", "t", "-p", 3, "-c", "retention.ms=5", "--if-not-exists")
+    assert run(*ask).out == "Created topic t.\n"
+    again = run(*ask)
+    assert (again.status, again.out, again.err) == (0, "Topic t already exists.\n", "")
+    other = run("topics", "create", "t", "-p", 4, "-c", "retention.ms=6", "--if-not-exists")
+    assert (other.status, other.out) == (0, "Topic t already exists.\n")
+    assert "3 partition(s) (asked: 4), retention.ms=5 (asked: 6)" in other.err
+    assert "pylogtable topics alter TOPIC changes it" in other.err
+    as_json = run(*ask, "--output", "json")
+    assert (as_json.json["created"], as_json.err) == (False, "")
+
+
 def test_a_missing_store_is_not_created(run: Run, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    listed = run("topics", "list", nowhere)
+    run("topics", "list", nowhere).failed(f"there is no store at file://{nowhere}", "topics create")
+    run("topics", "list", nowhere, "--output", "json").failed("there is no store at")
+    (tmp_path / "empty").mkdir()
+    listed = run("topics", "list", tmp_path / "empty")
     assert (listed.status, listed.out) == (0, "")
-    assert listed.err == f"there is no topic in file://{nowhere}\n"
+    assert listed.err == f"there is no topic in file://{tmp_path}/empty\n"
+    assert run("topics", "list", "memory://new").status == 0
     run("topics", "describe", f"{nowhere}/orders").failed("check its address", "topics create")
     run("offsets", "-s", nowhere).failed(f"there is no topic in file://{nowhere}")
     run("topics", "list", "ftp://host/logs").failed("ftp: is not supported")

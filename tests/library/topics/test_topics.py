@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -316,3 +318,68 @@ def test_topic_of_an_older_writer_with_such_names_goes_on(store: Store) -> None:
     topic.append(pa.table({"a": [1], "other": [2], "place": [3], "b": [4]}))
     assert rows(topic.read(), "a", "other", "place", "b") == [(1, 2, 3, None), (1, 2, 3, 4)]
     assert topic.verify(data=True)
+
+
+def test_an_existing_topic_is_opened_if_asked_and_what_differs_is_told(store: Store) -> None:
+    nested = {"tags": "array<struct<a:int,b:string>>"}
+    schema = {"id": "int", "name": "string", **nested}
+    asked: dict[str, Any] = {"partitions": 3, "schema": schema, "key": "id"}
+    asked["config"] = {"retention.ms": 5, "cleanup.policy": "delete,compact"}
+    made = store.create_topic("t", **asked, if_not_exists=True)
+    made.append(pa.table({"id": pa.array([1], pa.int32()), "name": ["a"]}))
+    made.alter(add_columns={"more": "string"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same = store.create_topic("t", **asked, if_not_exists=True)
+        defaults = store.create_topic("t", schema=schema, key="id", if_not_exists=True)
+    assert same.topic_id == defaults.topic_id == made.topic_id
+    assert same.count() == 1
+    with pytest.raises(TopicExistsError):
+        store.create_topic("t", **asked)
+    with pytest.warns(
+        UserWarning, match="topic 't' in .* exists already and stays as it is"
+    ) as told:
+        store.create_topic(
+            "t",
+            5,
+            {"id": "int", "name": "int", "lost": "date"},
+            ["id", "name"],
+            {"retention.ms": -1, "cleanup.policy": "compact,delete"},
+            if_not_exists=True,
+        )
+    (warning,) = told
+    assert warning.filename == __file__
+    assert str(warning.message).partition("as it is: ")[2] == (
+        "3 partition(s) (asked: 5), the key is id (asked: id, name), column 'name' is string "
+        "(asked: int), there is no column 'lost' (asked: date), retention.ms=5 (asked: -1). "
+        "topic.alter(...) changes it"
+    )
+    assert made.at().partition_count == 3
+    with pytest.warns(UserWarning, match="there is no column 'key' .asked: binary."):
+        store.create_topic("t", if_not_exists=True)
+    with pytest.raises(InvalidRequestError, match=r"retention\.m"):
+        store.create_topic("t", config={"retention.m": 1}, if_not_exists=True)
+    with pytest.raises(InvalidRequestError, match="if_not_exists"):
+        store.create_topic("t", if_not_exists="yes")  # type: ignore[arg-type]
+
+
+def test_wider_columns_are_no_difference(store: Store) -> None:
+    topic = store.create_topic("t", schema={"id": "int", "n": "int"}, key="id")
+    topic.alter(widen_columns={"n": "bigint"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.create_topic("t", schema={"id": "int", "n": "int"}, key="id", if_not_exists=True)
+
+
+def test_of_two_who_create_a_topic_at_once_both_get_it_if_asked(store: Store) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        made = [pool.submit(store.create_topic, "t", 2, if_not_exists=True) for _ in range(4)]
+    assert len({future.result().topic_id for future in made}) == 1
+
+
+def test_a_store_exists_once_it_has_a_folder(tmp_path: Path) -> None:
+    store = pylogtable.open(tmp_path / "logs")
+    assert not store.exists()
+    store.create_topic("t")
+    assert store.exists()
+    assert pylogtable.open("memory://anything").exists()
