@@ -2,8 +2,8 @@
 
 Each is a process of its own. Kafka is a real broker on the same disk, with confluent-kafka on both
 sides. The two take turns, so that other work on the machine hits both alike. It needs the broker's
-jars: `.venv-engines/bin/python -m benchmarks.against_kafka [--rounds N] [--seconds N]`, where
-`make test-kafka` or `make bench-peers` has set everything up.
+jars, in `PYLOGTABLE_KAFKA_JARS` or where `make test-kafka` puts them:
+`.venv-engines/bin/python -m benchmarks.against_kafka [--rounds N] [--seconds N]`.
 
 A latency is the time from the call of `send` to the return of the `poll` that gave the record. The
 speed is that of `send` for every record and one `flush`, and the same until the consumer has them.

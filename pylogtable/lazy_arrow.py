@@ -50,3 +50,4 @@ def load_arrow() -> None:
     import pyarrow as pa
 
     pc.is_null(pa.array([b""]))
+    _ = pq.ParquetWriter

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pylogtable.append.appender import Appender
 from pylogtable.append.committer import CheckState
 from pylogtable.append.distributed_append import AppendPlan
-from pylogtable.append.producer_batch import Delivered, ProducerBatch, SentRecords, SentTable
+from pylogtable.append.producer_batch import Delivered, ProducerBatch, Sent, SentTable
 from pylogtable.append.records import separate_bad
 from pylogtable.append.shaping import RowShaper, check_values
 from pylogtable.append.txn import parse_txn
@@ -22,7 +22,6 @@ from pylogtable.format.guard_rules import check_app_may_append
 from pylogtable.format.model import Txn
 from pylogtable.format.schema import TIMESTAMP
 
-Sent = SentRecords | SentTable
 #: A range of items, `[start, end)`, of something that was sent.
 ItemRange = tuple[Sent, int, int]
 Int64s = npt.NDArray[np.int64]
@@ -138,7 +137,7 @@ class Delivery:
             errors.update({first + item: error for item, error in bad.items()})
             for start, end in ranges:
                 good.append((sent, start, end))
-                mine = (start, end) if isinstance(sent, SentRecords) else (0, sent.record_count)
+                mine = (0, sent.record_count) if isinstance(sent, SentTable) else (start, end)
                 positions.append(np.arange(first + mine[0], first + mine[1]))
             first += sent.record_count
         return good, positions, errors
@@ -148,7 +147,7 @@ def _given_times(sent: Sent, rows: pa.RecordBatch) -> pa.Array | int:
     """The timestamps that records were sent with. Only the number of records if they had none, or
     if they came in a table, whose future does not return timestamps."""
     index = rows.schema.get_field_index(TIMESTAMP)
-    return rows.column(index) if index >= 0 and isinstance(sent, SentRecords) else rows.num_rows
+    return rows.num_rows if index < 0 or isinstance(sent, SentTable) else rows.column(index)
 
 
 def _times(times: list[pa.Array | int], now_us: int) -> Int64s | None:

@@ -25,7 +25,8 @@ from pylogtable.append.producer_batch import (
     OnDelivery,
     ProducerBatch,
     RecordFuture,
-    SentRecords,
+    Sent,
+    SentPairs,
     SentTable,
     UnseenErrors,
     telling,
@@ -42,6 +43,20 @@ MAX_BATCH_BYTES = 1 << 30
 MAX_LINGER_MS = 86_400_000
 
 _PLAIN = frozenset({bytes, str, type(None)})
+
+
+class _Process:
+    """Which process this is. To look here for each record costs a tenth of `os.getpid()`."""
+
+    mark = object()
+
+
+def _after_fork() -> None:
+    _Process.mark = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Producer(Closing):
@@ -94,7 +109,7 @@ class Producer(Closing):
         self._broken: BaseException | None = None
         self._refused: InvalidRequestError | None = None
         self._closing = False
-        self._owner = os.getpid()
+        self._owner = _Process.mark
         self._was_silent = False
         self._is_ended = False  # closing, broken, or a record was refused
         self._thread = Thread(target=self._run, name=f"producer of {self.topic_name}", daemon=True)
@@ -132,10 +147,12 @@ class Producer(Closing):
         thread. One of the two is None. Keep it short: the next batch waits for it. A record that is
         refused at once has no delivery.
         """
-        self._refuse_in_child()
+        if self._owner is not _Process.mark:
+            self._refuse_in_child()
         if given:
             self._refuse_positional(given)
         shape = self._shape
+        record: RecordTuple | None = None
         if (
             shape.is_kafka_row
             and type(key) in _PLAIN
@@ -145,7 +162,6 @@ class Producer(Closing):
             and partition is None
             and timestamp is None
         ):
-            record: RecordTuple = (key, value, None, None, None)
             size = OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         else:
             columns.update(key=key, value=value, headers=headers)
@@ -156,10 +172,14 @@ class Producer(Closing):
             if self._is_ended or batch.size_bytes >= self._batch_bytes:
                 batch = self._admit()
             tail = batch.tail
-            if tail is None or tail.shape is not shape:
-                tail = batch.tail = SentRecords(shape)
-                self._start(batch, tail)
-            tail.records.append(record)
+            if record is None and type(tail) is SentPairs and tail.shape is shape:
+                tail.keys.append(key)
+                tail.values.append(value)
+            elif tail is None and record is None:
+                batch.tail = SentPairs(shape, [key], [value])
+                self._start(batch, batch.tail)
+            elif (begun := batch.add(shape, record or (key, value, None, None, None))) is not None:
+                self._start(batch, begun)
             future = RecordFuture(batch, batch.record_count)
             batch.record_count += 1
             batch.size_bytes += size
@@ -280,7 +300,7 @@ class Producer(Closing):
 
     def _refuse_in_child(self) -> None:
         """The thread that appends does not exist in a forked process: records would be lost."""
-        if os.getpid() != self._owner:
+        if self._owner is not _Process.mark:
             raise InvalidRequestError(
                 f"this producer of {self.topic_name!r} was opened in another process, which this "
                 "one was forked from; open one here"
@@ -302,7 +322,7 @@ class Producer(Closing):
                 "a callback cannot call flush() or close(): it would wait for itself forever"
             )
 
-    def _start(self, batch: ProducerBatch, sent: SentRecords | SentTable) -> None:
+    def _start(self, batch: ProducerBatch, sent: Sent) -> None:
         if not batch.sent:
             batch.began = self._log.runtime.monotonic()
             self._work.notify()

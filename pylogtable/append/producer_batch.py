@@ -64,6 +64,33 @@ class SentRecords:
 
 
 @dataclass(slots=True)
+class SentPairs:
+    """Consecutive records that have a key and a value and nothing else, as two columns. So a record
+    is no object of its own, which the garbage collector would look at."""
+
+    shape: RecordShape
+    keys: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    @property
+    def record_count(self) -> int:
+        return len(self.keys)
+
+    @property
+    def item_count(self) -> int:
+        return len(self.keys)
+
+    def to_arrow(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
+        """The items from `start` to `end` as Arrow."""
+        return [self.shape.pairs(self.keys[start:end], self.values[start:end])]
+
+    def as_records(self) -> SentRecords:
+        """The same records, with room for more than a key and a value."""
+        pairs = zip(self.keys, self.values, strict=True)
+        return SentRecords(self.shape, [(key, value, None, None, None) for key, value in pairs])
+
+
+@dataclass(slots=True)
 class SentTable:
     """A table that was sent with `send_batch`. It is one item: all of its rows are accepted or
     refused together."""
@@ -81,6 +108,9 @@ class SentTable:
     def to_arrow(self, start: int, end: int) -> Sequence[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = self.table.to_batches()
         return batches
+
+
+Sent = SentPairs | SentRecords | SentTable
 
 
 @dataclass
@@ -155,8 +185,9 @@ class ProducerBatch:
     def __init__(self, number: int, unseen: UnseenErrors) -> None:
         self.number = number
         self.unseen = unseen
-        self.sent: list[SentRecords | SentTable] = []
-        self.tail: SentRecords | None = None  # the last of `sent`, if it can take more records
+        self.sent: list[Sent] = []
+        #: The last of `sent`, if it can take more records.
+        self.tail: SentPairs | SentRecords | None = None
         self.record_count = 0
         self.size_bytes = 0
         self.began = 0.0  # when its first record was sent
@@ -166,6 +197,19 @@ class ProducerBatch:
         self._callbacks: list[tuple[SendFuture[Any], Callback]] = []
         self._waiters: dict[SendFuture[Any], list[Any]] = {}
         self._outcome: Delivered | BaseException | None = None
+
+    def add(self, shape: RecordShape, record: RecordTuple) -> SentRecords | None:
+        """Take one more record. Returns what it begins, unless it continues the tail."""
+        tail = self.tail
+        if tail is None or tail.shape is not shape:
+            self.tail = begun = SentRecords(shape, [record])
+            return begun
+        if isinstance(tail, SentPairs):
+            # As long as the batch is open, it stays so. Else each change would begin a new batch
+            # of Arrow.
+            tail = self.tail = self.sent[-1] = tail.as_records()
+        tail.records.append(record)
+        return None
 
     def settle(self, outcome: Delivered | BaseException) -> None:
         """Wake all threads that wait for the outcome, and free the records."""

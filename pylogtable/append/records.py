@@ -80,22 +80,34 @@ class RecordShape:
     def batch(self, records: Sequence[RecordTuple]) -> pa.RecordBatch:
         """Records as Arrow; `SchemaMismatchError` if a value does not fit its column."""
         *columns, partitions, times = zip(*records, strict=True)
+        return self._batch(columns, partitions, times)
+
+    def pairs(self, keys: Sequence[Any], values: Sequence[Any]) -> pa.RecordBatch:
+        """Records of a Kafka-shaped topic that have a key and a value and nothing else."""
+        return self._batch([keys, values], [], [])
+
+    def _batch(
+        self,
+        columns: Sequence[Sequence[Any]],
+        partitions: Sequence[int | None],
+        times: Sequence[int | None],
+    ) -> pa.RecordBatch:
         given = [
             (field, values)
-            for field, values in zip(self.fields, columns, strict=True)
+            for field, values in zip(self.fields, columns, strict=False)
             # A column without values may have been dropped from the topic since.
             if not field.nullable or values.count(None) < len(values)
         ]
         fields = [field for field, _ in given]
         arrays = [_array(field, values) for field, values in given]
-        if partitions.count(None) < len(records):
+        if partitions.count(None) < len(partitions):
             fields.append(pa.field(PARTITION, pa.int64()))
             arrays.append(pa.array(partitions, pa.int64()))
-        if times.count(None) < len(records):
+        if times.count(None) < len(times):
             fields.append(pa.field(TIMESTAMP, TIMESTAMP_TYPE))
             arrays.append(pa.array(times, pa.int64()).cast(TIMESTAMP_TYPE))
         if not fields:
-            fields, arrays = self.fields[:1], [pa.nulls(len(records), self.fields[0].type)]
+            fields, arrays = self.fields[:1], [pa.nulls(len(columns[0]), self.fields[0].type)]
         # The append checks for forbidden nulls, and names the row.
         loose = [field.with_nullable(True) for field in fields]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(loose))

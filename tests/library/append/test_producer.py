@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -340,6 +341,38 @@ def test_keyless_record_on_a_compacted_topic_fails_only_itself(store: Store) -> 
         producer.close()
     assert [future.exception() is None for future in futures] == [True, False, True]
     assert topic.count() == 2
+
+
+@pytest.mark.parametrize("first", ["plain", "full"])
+def test_plain_records_and_others_in_turn_are_one_run_of_rows(
+    topic: Topic, producer: Producer, first: str
+) -> None:
+    """Plain records are kept as two columns, until one has more. A run of its own for each change
+    would be slow."""
+    sent = []
+    for number in range(40):
+        more = {} if (number % 2 == 0) == (first == "plain") else {"headers": {"n": b"%d" % number}}
+        sent.append(producer.send(key=f"k{number % 5}", value=str(number), **more))
+    assert len(producer._open.sent) == 1
+    producer.flush()
+    there = rows(topic.read(), "partition", "offset", "value", "headers")
+    by_place = {(partition, offset): row for partition, offset, *row in there}
+    for number, future in enumerate(sent):
+        place = future.result()
+        value, headers = by_place[place.partition, place.offset]
+        assert value == b"%d" % number
+        is_plain = (number % 2 == 0) == (first == "plain")
+        assert headers == (None if is_plain else [{"key": "n", "value": b"%d" % number}])
+
+
+def test_plain_record_is_no_object_for_the_garbage_collector(producer: Producer) -> None:
+    """So a batch of a million records is not looked through again and again."""
+    producer.send(key=b"k", value=b"v")
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(1000):
+        producer.send(key=b"k", value=b"v")
+    assert len(gc.get_objects()) - before < 100
 
 
 def test_tables_and_records_can_be_sent_in_turn(topic: Topic, producer: Producer) -> None:
