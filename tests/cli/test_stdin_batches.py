@@ -10,7 +10,6 @@ import pytest
 import pylogtable
 from pylogtable.cli.stdin_batches import LineReader, LineTooLongError
 from tests.cli.conftest import start
-from tests.depth import DEEP
 
 
 class Endless(io.RawIOBase):
@@ -80,7 +79,7 @@ def test_lines_before_one_that_is_too_long_are_given_out() -> None:
         next(batches)
 
 
-@pytest.mark.skipif(not DEEP, reason="half a gigabyte, in make test-deep")
+@pytest.mark.deep
 def test_produce_refuses_a_line_without_an_end(clicks: pylogtable.Topic) -> None:
     running = start("produce", "clicks", "--partition", "1")
     assert running.stdin is not None
