@@ -406,7 +406,8 @@ class Eventful(Silence):
         super().begin()
         self.begun += 1
 
-    def is_over_after(self, seconds: float) -> bool:
+    @property
+    def is_over(self) -> bool:
         if not self._events:
             return True
         self._events.pop()()
