@@ -73,7 +73,7 @@ def export_topics(
     new topics, every 30 seconds.
 
     `batch_records` and what librdkafka holds are for all topics together: each gets its share.
-    `all_topics` is without those that end with `-dead-letters`.
+    `all_topics` is without those that end with `-dead-letters` or `-redriven`.
 
     `on_progress` gets the topic and how many of its records were sent, in the thread that sends
     them. `on_end` gets the topic, and its report or its error, as soon as it ends.

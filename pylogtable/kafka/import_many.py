@@ -78,7 +78,7 @@ def import_topics(
 
     `batch_bytes` and what librdkafka reads ahead are for all topics together: each gets its share.
     Internal topics of Kafka, whose names begin with `__`, have to be named. `all_topics` is without
-    those that end with `-dead-letters`.
+    those that end with `-dead-letters` or `-redriven`.
 
     `on_progress` gets the topic and its progress, in the thread that imports it. `on_end` gets the
     topic, and its report or its error, as soon as it ends.

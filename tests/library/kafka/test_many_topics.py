@@ -74,7 +74,9 @@ class TestChoice:
         assert Choice.of(["__consumer_offsets"], None, False).among(()) == ["__consumer_offsets"]
 
     def test_all_topics_are_without_dead_letters(self) -> None:
-        assert Choice.of(None, None, True).among(self.NAMES) == ["eu", "orders", "orders.eu"]
+        names = [*self.NAMES, "orders-redriven"]
+        assert Choice.of(None, None, True).among(names) == ["eu", "orders", "orders.eu"]
+        assert Choice.of(None, ".*-redriven", False).among(names) == ["orders-redriven"]
 
     def test_a_topic_that_is_named_twice_is_one(self) -> None:
         assert Choice.of(["b", "a", "b"], None, False).among(()) == ["b", "a"]
@@ -451,7 +453,7 @@ class TestExports:
     def test_topics_are_sent_to_topics_of_the_same_names(
         self, store: Store, cluster: MockCluster, prefix: str
     ) -> None:
-        for name in ("a", "b", "c-dead-letters"):
+        for name in ("a", "b", "c-dead-letters", "c-redriven"):
             store.create_topic(prefix + name, 2).append(kafka(name[:1]))
             cluster.producer.list_topics(prefix + name, timeout=30)
         done = export_topics(store, all_topics=True, bootstrap_servers=cluster.servers)
@@ -460,8 +462,8 @@ class TestExports:
             f"{prefix}b": 1,
         }
         again = export_topics(store, pattern=".*", bootstrap_servers=cluster.servers)
-        assert again.records == 1
-        assert f"{prefix}c-dead-letters" in again.reports
+        assert again.records == 2
+        assert {f"{prefix}c-dead-letters", f"{prefix}c-redriven"} <= again.reports.keys()
 
     def test_topic_that_fails_does_not_stop_the_others(
         self, store: Store, cluster: MockCluster, prefix: str

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError
-from pylogtable.kafka import export_topic, import_topic
+from pylogtable.kafka import export_topic, export_topics, import_topic
 from pylogtable.kafka.values.frames import VALUE_HEADER
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -266,6 +266,32 @@ def test_headers_that_name_the_schema_of_before_are_left_out(sent: Sent, store: 
         (1, [{"key": "h", "value": b"x"}]),
         (2, None),
     ]
+
+
+def test_many_topics_are_encoded_with_their_own_schemas(feed: Feed, store: Store) -> None:
+    schemas = {}
+    for name in ("a", "b"):
+        topic = feed.cluster.new_topic()
+        feed.cluster.producer.list_topics(topic, timeout=30)
+        fields = [{"name": name, "type": "long"}]
+        schema = {"type": "record", "name": "R", "fields": fields}
+        schemas[topic] = name, feed.registry.register(f"{topic}-value", schema)
+        put(store.create_topic(topic, schema={name: "bigint"}), {name: [7]})
+    done = export_topics(
+        store,
+        all_topics=True,
+        bootstrap_servers=feed.cluster.servers,
+        value_format="avro",
+        schema_registry=feed.registry.url,
+    )
+    assert (done.records, done.errors) == (2, {})
+    for topic, (name, schema_id) in schemas.items():
+        import_topic(
+            store, topic, name=f"{topic}-again", bootstrap_servers=feed.cluster.servers,
+            copy_settings=False, value_format="avro", schema_registry=feed.registry.url,
+        )  # fmt: skip
+        again = store.topic(f"{topic}-again").read()
+        assert rows(again, name, "value_schema_id") == [(7, schema_id)]
 
 
 def test_what_does_not_go_together(sent: Sent, store: Store) -> None:
