@@ -8,6 +8,7 @@ import click
 
 from pylogtable.cli.command import Command, CommandGroup
 from pylogtable.cli.kafka_values import (
+    encode_options,
     parse_value_options,
     redrive,
     value_options,
@@ -207,6 +208,8 @@ def _import_many(
         pylogtable kafka export orders --bootstrap-servers broker:9092
         pylogtable kafka export orders --bootstrap-servers broker:9092 --name orders-copy --follow
         pylogtable kafka export --all-topics --bootstrap-servers broker:9092 --follow
+        pylogtable kafka export orders --bootstrap-servers broker:9092 --value-format avro \
+            --schema-registry http://registry:8081
     """,
 )
 @topics_argument
@@ -230,6 +233,7 @@ def _import_many(
     metavar="NAME=VALUE",
     help="A setting of librdkafka, such as security.protocol=SSL.",
 )
+@encode_options
 def export(session: Session, /, topics: tuple[str, ...], **given: Any) -> None:
     """Send the records of each TOPIC to a topic of Kafka that exists: keys, values, headers,
     partitions and timestamps.
@@ -241,6 +245,7 @@ def export(session: Session, /, topics: tuple[str, ...], **given: Any) -> None:
     choice = topics, given.pop("topic_pattern"), given.pop("all_topics")
     topic = one_topic(*choice, given["name"], "the topics")
     given["producer_settings"] = parse_settings(given.pop("properties"), "--producer-property")
+    parse_value_options(given)
     if topic is None:
         del given["name"]
         _export_many(session, choice, given)

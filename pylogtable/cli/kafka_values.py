@@ -55,6 +55,18 @@ decode_options = _with(
         *_SCHEMA_OPTIONS,
     ]
 )
+#: Options of an export whose columns become values.
+encode_options = _with(
+    [
+        click.option(
+            "--value-format", type=FORMATS, help="Encode columns: they become fields of values."
+        ),
+        click.option(
+            "--key-format", type=FORMATS, help="Encode key columns: they become fields of keys."
+        ),
+        *_SCHEMA_OPTIONS,
+    ]
+)
 #: Options of an import whose values become columns.
 value_options = _with(
     [

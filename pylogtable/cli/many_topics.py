@@ -34,8 +34,8 @@ def pattern_options(command: Callable[..., object]) -> Callable[..., object]:
     every = click.option(
         "--all-topics",
         is_flag=True,
-        help="All topics, but internal ones and dead letters. With --follow and for a pattern also "
-        "those that are created later.",
+        help="All topics, but internal ones, dead letters and what was redriven of them. With "
+        "--follow and for a pattern also those that are created later.",
     )
     return pattern(every(command))
 

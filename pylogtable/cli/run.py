@@ -89,7 +89,7 @@ _logger = logging.getLogger(__name__)
     help="The same as --storage-options, for the store of --mirror-to.",
 )
 @click.option("--mirror-groups", is_flag=True, help="Also copy the positions of consumer groups.")
-@many("--kafka-topic", "kafka_topics", metavar="NAME", help="Import this topic of Kafka.")
+@many("--kafka-topic", "kafka_topics", metavar="NAME", help="Import this topic of Kafka, as bytes.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers to ask first.")
 @many(
     "--consumer-property",

@@ -22,6 +22,8 @@ from pylogtable.arguments import (
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.schema import is_kafka_shaped
 from pylogtable.kafka.client import REQUEST_SECONDS, KafkaClient, StoppedError
+from pylogtable.kafka.typed.options import ValueOptions, checked_value_options
+from pylogtable.kafka.typed.typed_export import RecordMaker
 from pylogtable.limits import DEFAULT_LIMITS
 from pylogtable.runtime import Runtime
 from pylogtable.topic import Topic
@@ -148,6 +150,12 @@ def export_topic(
     follow: bool = False,
     producer_settings: Mapping[str, Any] | None = None,
     batch_records: int = 20_000,
+    value_format: str | None = None,
+    key_format: str | None = None,
+    schema_registry: str | None = None,
+    value_schema: str | None = None,
+    key_schema: str | None = None,
+    registry_settings: Mapping[str, Any] | None = None,
     on_progress: Callable[[int], object] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ExportReport:
@@ -162,6 +170,15 @@ def export_topic(
     a group of its own.
     Delivery is at least once: a batch that was sent when the export was killed is sent again.
     `on_progress` gets the number of records sent so far, and `stop` ends an export that follows.
+
+    With a `value_format` ("avro", "json-schema", "protobuf" or "json") the topic is one with
+    columns, such as a typed import makes: they are encoded with the newest schema of the subject
+    `<kafka topic>-value` in the `schema_registry`, or with that of the file `value_schema`. With a
+    `key_format` so are key columns. A record that cannot be encoded raises `InvalidRequestError`,
+    before anything of its batch is sent.
+
+    >>> export_topic(topic, bootstrap_servers="broker:9092", value_format="avro",
+    ...              schema_registry="http://registry:8081").records
     """
     if not isinstance(topic, Topic):
         raise InvalidRequestError(
@@ -175,11 +192,15 @@ def export_topic(
     check_number("batch_records", batch_records, 1)
     settings = {} if producer_settings is None else producer_settings
     check_mapping("producer_settings", settings, "{'security.protocol': 'SSL'}")
-    if not is_kafka_shaped(topic.schema):
-        raise InvalidRequestError(
-            f"topic {topic.name!r} has other columns than Kafka's key, value and headers. "
-            "Serialize its rows into a topic of that shape first"
-        )
+    options = checked_value_options(
+        value_format=value_format,
+        key_format=key_format,
+        schema_registry=schema_registry,
+        value_schema=value_schema,
+        key_schema=key_schema,
+        registry_settings=registry_settings,
+    )
+    _check_shape(topic, options)
     into = kafka_topic or topic.name
     group = f"kafka-export-{into}" if group is None else group
     runtime = Runtime()
@@ -198,11 +219,21 @@ def export_topic(
             f"topic {into!r} of Kafka has {there} partition(s), and {topic.name!r} has {here}. Add "
             "partitions in Kafka: records keep theirs"
         )
+    maker: RecordMaker | None = None
+    if options is not None:  # raises now if the schemas cannot be used
+        maker = RecordMaker(topic.name, topic.at().snapshot.info, options, into)
     wait = POLL_SECONDS if follow else None
-    with topic.consumer(group, columns=COLUMNS, max_records=batch_records) as consumer:
+    # A topic of columns may get more of them: all are read.
+    columns = COLUMNS if options is None else None
+    with topic.consumer(group, columns=columns, max_records=batch_records) as consumer:
         while not is_stopped():
             rows = consumer.poll(timeout=wait)
             if rows.num_rows:
+                if options is not None and maker is not None:
+                    info = consumer.snapshot.info
+                    if not maker.fits(info):
+                        maker = RecordMaker(topic.name, info, options, into)
+                    rows = maker.make(rows)
                 sink.send(rows)
                 consumer.commit()
                 records += rows.num_rows
@@ -213,6 +244,21 @@ def export_topic(
     seconds = runtime.monotonic() - began
     positions = topic.group(group).positions()
     return ExportReport(topic.name, into, group, records, seconds, positions)
+
+
+def _check_shape(topic: Topic, options: ValueOptions | None) -> None:
+    """Raise if a topic of columns is to be sent as it is, or one of bytes with a format."""
+    if options is None and not is_kafka_shaped(topic.schema):
+        raise InvalidRequestError(
+            f"topic {topic.name!r} has other columns than Kafka's key, value and headers: give "
+            "--value-format (value_format=) to encode them, and --schema-registry "
+            "(schema_registry=) if it needs a schema"
+        )
+    if options is not None and is_kafka_shaped(topic.schema):
+        raise InvalidRequestError(
+            f"topic {topic.name!r} has Kafka's key, value and headers, which are bytes already: "
+            "leave out --value-format (value_format=)"
+        )
 
 
 def _check_is_not_its_source(topic: Topic, cluster: str, kafka_topic: str) -> None:

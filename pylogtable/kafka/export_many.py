@@ -19,6 +19,7 @@ from pylogtable.kafka.export import ExportReport, export_topic
 from pylogtable.kafka.many_topics import ManyTopics, TellProgress, check_options
 from pylogtable.kafka.side_by_side import Share
 from pylogtable.kafka.topics_plan import Choice
+from pylogtable.kafka.typed.options import checked_value_options
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 
@@ -73,7 +74,7 @@ def export_topics(
     new topics, every 30 seconds.
 
     `batch_records` and what librdkafka holds are for all topics together: each gets its share.
-    `all_topics` is without those that end with `-dead-letters`.
+    `all_topics` is without those that end with `-dead-letters` or `-redriven`.
 
     `on_progress` gets the topic and how many of its records were sent, in the thread that sends
     them. `on_end` gets the topic, and its report or its error, as soon as it ends.
@@ -92,6 +93,9 @@ def export_topics(
     settings = {} if producer_settings is None else producer_settings
     check_mapping("producer_settings", settings, "{'security.protocol': 'SSL'}")
     check_options(export_topic, options, "topic", "kafka_topic")
+    # What is wrong for all topics raises now; the group is the only option that is about no values.
+    values = {name: option for name, option in options.items() if name != "group"}
+    checked_value_options(**{"value_format": None, **values})
     kafka_library()  # raises if it is missing: no later try would find it
     queue = int(settings.get("queue.buffering.max.kbytes", QUEUE_BYTES >> 10))
 

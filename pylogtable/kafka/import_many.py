@@ -17,7 +17,7 @@ from pylogtable.arguments import (
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.kafka.client import kafka_library, topic_names
 from pylogtable.kafka.import_report import ImportProgress, ImportReport
-from pylogtable.kafka.import_start import import_topic
+from pylogtable.kafka.import_start import checked_import_options, import_topic
 from pylogtable.kafka.import_threads import ImportThreads, shared_threads, sharing
 from pylogtable.kafka.many_topics import ManyTopics, TellProgress, check_options
 from pylogtable.kafka.side_by_side import Share
@@ -78,7 +78,7 @@ def import_topics(
 
     `batch_bytes` and what librdkafka reads ahead are for all topics together: each gets its share.
     Internal topics of Kafka, whose names begin with `__`, have to be named. `all_topics` is without
-    those that end with `-dead-letters`.
+    those that end with `-dead-letters` or `-redriven`.
 
     `on_progress` gets the topic and its progress, in the thread that imports it. `on_end` gets the
     topic, and its report or its error, as soon as it ends.
@@ -97,6 +97,8 @@ def import_topics(
     settings = {} if consumer_settings is None else consumer_settings
     check_mapping("consumer_settings", settings, "{'security.protocol': 'SSL'}")
     check_options(import_topic, options, "store", "topic", "name")
+    # Raises now for what is wrong for all topics: they would all fail, one after the other.
+    checked_import_options(follow=follow, batch_bytes=batch_bytes, **options)
     kafka_library()  # raises if it is missing: no later try would find it
     is_stopped = stop or (lambda: False)
     limits = store._store.limits

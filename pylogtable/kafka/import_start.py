@@ -15,11 +15,13 @@ from pylogtable.arguments import (
     names_in,
 )
 from pylogtable.errors import InvalidRequestError
+from pylogtable.format.config import normalize
 from pylogtable.kafka.client import StoppedError
 from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
 from pylogtable.kafka.import_run import Import
 from pylogtable.kafka.source import KafkaSource
 from pylogtable.kafka.typed.options import DEAD_LETTER, checked_value_options
+from pylogtable.kafka.typed.typed_import import Decoders
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.times import to_us
@@ -98,41 +100,28 @@ def import_topic(
     check_name("topic", topic)
     check_name("bootstrap_servers", bootstrap_servers)
     check_name("name", topic if name is None else name)
-    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings, guard=guard)
-    check_callable("on_progress", on_progress)
-    check_callable("stop", stop)
-    check_mapping("config", {} if config is None else config, "{'retention.ms': -1}")
-    check_number("batch_bytes", batch_bytes, 1)
-    is_number = isinstance(linger_ms, int | float) and not isinstance(linger_ms, bool)
-    if not is_number or not 0 < linger_ms <= LONGEST_LINGER_MS:
-        raise InvalidRequestError(
-            f"`linger_ms` must be a number of milliseconds, more than 0 and a day at most, not "
-            f"{linger_ms!r}"
-        )
     settings = {} if consumer_settings is None else consumer_settings
     check_mapping("consumer_settings", settings, "{'security.protocol': 'SSL'}")
-    options = ImportOptions(
+    options = checked_import_options(
         follow=follow,
-        from_timestamp_ms=None if from_timestamp is None else to_us(from_timestamp) // 1000,
-        groups=groups if isinstance(groups, bool) else _group_names(groups),
+        from_timestamp=from_timestamp,
+        groups=groups,
         allow_gaps=allow_gaps,
-        config={} if config is None else config,
+        config=config,
         copy_settings=copy_settings,
         guard=guard,
-        linger_seconds=linger_ms / 1000,
+        linger_ms=linger_ms,
         batch_bytes=batch_bytes,
-        values=checked_value_options(
-            value_format=value_format,
-            key_format=key_format,
-            schema_registry=schema_registry,
-            value_schema=value_schema,
-            key_schema=key_schema,
-            registry_settings=registry_settings,
-            keep_raw=keep_raw,
-            on_error=on_error,
-        ),
+        value_format=value_format,
+        key_format=key_format,
+        schema_registry=schema_registry,
+        value_schema=value_schema,
+        key_schema=key_schema,
+        registry_settings=registry_settings,
+        keep_raw=keep_raw,
+        on_error=on_error,
         on_progress=on_progress,
-        stop=stop or (lambda: False),
+        stop=stop,
     )
     copy = name or topic
     runtime = Runtime()
@@ -146,6 +135,68 @@ def import_topic(
                 return Import(store, source, topic, copy, options, runtime).run()
         except StoppedError:
             return ImportReport(copy, 0, 0, runtime.monotonic() - began, {})
+
+
+def checked_import_options(
+    *,
+    follow: bool = False,
+    from_timestamp: datetime | int | None = None,
+    groups: bool | Sequence[str] = False,
+    allow_gaps: bool = False,
+    config: Mapping[str, object] | None = None,
+    copy_settings: bool = True,
+    guard: bool = False,
+    linger_ms: float = 5_000,
+    batch_bytes: int = 256 << 20,
+    value_format: str | None = None,
+    key_format: str | None = None,
+    schema_registry: str | None = None,
+    value_schema: str | None = None,
+    key_schema: str | None = None,
+    registry_settings: Mapping[str, Any] | None = None,
+    keep_raw: bool = False,
+    on_error: str = DEAD_LETTER,
+    on_progress: Callable[[ImportProgress], object] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> ImportOptions:
+    """What an import is asked for, whatever its topic is. Raises if it makes no sense."""
+    check_flags(follow=follow, allow_gaps=allow_gaps, copy_settings=copy_settings, guard=guard)
+    check_callable("on_progress", on_progress)
+    check_callable("stop", stop)
+    normalize({} if config is None else config)
+    check_number("batch_bytes", batch_bytes, 1)
+    is_number = isinstance(linger_ms, int | float) and not isinstance(linger_ms, bool)
+    if not is_number or not 0 < linger_ms <= LONGEST_LINGER_MS:
+        raise InvalidRequestError(
+            f"`linger_ms` must be a number of milliseconds, more than 0 and a day at most, not "
+            f"{linger_ms!r}"
+        )
+    values = checked_value_options(
+        value_format=value_format,
+        key_format=key_format,
+        schema_registry=schema_registry,
+        value_schema=value_schema,
+        key_schema=key_schema,
+        registry_settings=registry_settings,
+        keep_raw=keep_raw,
+        on_error=on_error,
+    )
+    if values is not None:
+        Decoders.of(values)  # raises for a schema that cannot be read
+    return ImportOptions(
+        follow=follow,
+        from_timestamp_ms=None if from_timestamp is None else to_us(from_timestamp) // 1000,
+        groups=groups if isinstance(groups, bool) else _group_names(groups),
+        allow_gaps=allow_gaps,
+        config={} if config is None else config,
+        copy_settings=copy_settings,
+        guard=guard,
+        linger_seconds=linger_ms / 1000,
+        batch_bytes=batch_bytes,
+        values=values,
+        on_progress=on_progress,
+        stop=stop or (lambda: False),
+    )
 
 
 def _group_names(groups: Sequence[str]) -> tuple[str, ...]:

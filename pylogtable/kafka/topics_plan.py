@@ -13,6 +13,8 @@ from pylogtable.errors import InvalidRequestError
 INTERNAL = "__"
 #: The topic of an import's records that could not be decoded has the name of the copy and this.
 DEAD_LETTERS = "-dead-letters"
+#: That of those which a redrive has decoded, as long as the copy takes no other records, and this.
+REDRIVEN = "-redriven"
 #: So many names an error shows.
 _MOST_NAMES = 20
 
@@ -57,14 +59,15 @@ class Choice:
         return not self.topics
 
     def among(self, names: Iterable[str]) -> list[str]:
-        """Those of these topics that are chosen. Internal ones have to be named. As dead letters
-        are no topics that somebody has made, all topics are without them."""
+        """Those of these topics that are chosen. Internal ones have to be named. As dead letters,
+        and what was redriven of them, are no topics that somebody has made, all topics are without
+        them."""
         if self.topics:
             return list(self.topics)
         found = sorted(name for name in names if not name.startswith(INTERNAL))
         if self.pattern is not None:
             return [name for name in found if self.pattern.fullmatch(name)]
-        return [name for name in found if not name.endswith(DEAD_LETTERS)]
+        return [name for name in found if not name.endswith((DEAD_LETTERS, REDRIVEN))]
 
     def nothing_in(self, place: str, names: Iterable[str]) -> str:
         """That no topic is chosen, for people."""

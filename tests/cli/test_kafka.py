@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import pylogtable
@@ -298,6 +299,23 @@ def test_export_says_how_far_it_is(run: Run, cluster: MockCluster, source: str) 
     group = f"kafka-export-{target}"
     assert run(*given).out == f"{source}: 4 records sent; group {group} at 0:3 1:0 2:1 3:0\n"
     assert run(*given, "--output", "json").json["records"] == 0
+
+
+def test_export_of_columns(run: Run, cluster: MockCluster, store_dir: Path, tmp_path: Path) -> None:
+    target, schema = cluster.new_topic(), tmp_path / "order.json"
+    cluster.producer.list_topics(target, timeout=30)
+    schema.write_text('{"type": "object", "properties": {"id": {"type": "integer"}}}')
+    table = pylogtable.open(store_dir).create_topic("table", 1, {"k": "string", "id": "int"}, ["k"])
+    table.append(pa.table({"k": ["a"], "id": pa.array([7], pa.int32())}))
+    words = ["kafka", "export", "table", "--bootstrap-servers", cluster.servers, "--name", target]
+    run(*words).failed("--value-format")
+    run(*words, "--value-format", "json-schema").failed("json-schema needs a schema")
+    formats = ["--value-format", "json-schema", "--value-schema", schema]
+    run(*words, *formats).failed("--key-format")
+    done = run(*words, *formats, "--key-format", "json")
+    assert done.out.startswith("table: 1 record sent; ")
+    run(*arguments(cluster, target))
+    assert run("consume", target, "--format", "%k %s").out == '{"k":"a"} {"id":7}'
 
 
 def test_progress_shows_records_the_speed_of_the_last_seconds_and_lag() -> None:

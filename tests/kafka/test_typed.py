@@ -21,14 +21,14 @@ import confluent_kafka
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import pylogtable
 from pylogtable import Store
-from pylogtable.kafka import import_topic, redrive
+from pylogtable.kafka import export_topic, import_topic, redrive
 from tests.builders import rows
 from tests.depth import rounds
 from tests.kafka.conftest import NewKafkaTopic
@@ -347,3 +347,34 @@ def test_import_that_is_killed_again_and_again(
     assert len(dead) == sum(number % 17 == 0 for number in range(RECORDS // KILLS)) * KILLS
     assert copy.verify(data=True)
     assert letters.verify(data=True)
+
+
+def test_export_is_equal_when_it_is_imported_again(
+    servers: str, registry: str, new_topic: NewKafkaTopic, producer: Any, logs: Store
+) -> None:
+    """All types, tombstones and bytes as keys. Confluent's deserializer reads what was sent."""
+    source, target = new_topic(), new_topic()
+    client = SchemaRegistryClient({"url": registry})
+    write = serializer(registry, ALL_TYPES)
+    for number in range(1_000):
+        value = None if number % 13 == 0 else write(everything(number), value_of(source))
+        key = None if number % 11 == 0 else f"k{number % 50}"
+        producer.produce(source, value, key, timestamp=T0 + number, headers={"n": str(number)})
+    assert producer.flush(60) == 0
+    typed(logs, servers, registry, source)
+    client.register_schema(f"{target}-value", Schema(json.dumps(ALL_TYPES), "AVRO"))
+    report = export_topic(
+        logs.topic(source),
+        bootstrap_servers=servers,
+        kafka_topic=target,
+        value_format="avro",
+        schema_registry=registry,
+    )
+    assert report.records == 1_000
+    assert typed(logs, servers, registry, target).dead_letters == 0
+    assert logs.topic(target).read().read_all() == logs.topic(source).read().read_all()
+    read = AvroDeserializer(client)
+    for one, other in zip(in_kafka(servers, source), in_kafka(servers, target), strict=True):
+        assert one[:4] == other[:4]
+        assert read(one[4], value_of(source)) == read(other[4], value_of(target))
+        assert one[5:] == other[5:]

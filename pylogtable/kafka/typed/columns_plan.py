@@ -29,9 +29,10 @@ RAW_VALUE, RAW_KEY = "raw_value", "raw_key"
 #: Where a record was in Kafka, if it has another offset here.
 KAFKA_PARTITION, KAFKA_OFFSET = "kafka_partition", "kafka_offset"
 
-_OWN = (*RESERVED, HEADERS, VALUE_SCHEMA_ID, RAW_VALUE, RAW_KEY, KAFKA_PARTITION, KAFKA_OFFSET)
+#: Columns that are no fields.
+OWN = (*RESERVED, HEADERS, VALUE_SCHEMA_ID, RAW_VALUE, RAW_KEY, KAFKA_PARTITION, KAFKA_OFFSET)
 #: Names that no field can have, in lower case [TYPE-5].
-_TAKEN = {name.lower() for name in _OWN}
+TAKEN = {name.lower() for name in OWN}
 
 
 def is_typed(schema: pa.Schema) -> bool:
@@ -42,13 +43,13 @@ def is_typed(schema: pa.Schema) -> bool:
 
 def key_names(fields: Iterable[str]) -> dict[str, str]:
     """The columns of the fields of a key."""
-    return _named(fields, KEY, _TAKEN, ())
+    return _named(fields, KEY, TAKEN, ())
 
 
 def value_names(fields: Iterable[str], info: TopicInfo) -> dict[str, str]:
     """The columns of the fields of a value, in a topic that has these columns already. A field
     whose name is taken gets the prefix `value_`."""
-    taken = _TAKEN | {name.lower() for name in info.key}
+    taken = TAKEN | {name.lower() for name in info.key}
     known = [column.name for column in info.fields if column.name not in info.key]
     return _named(fields, VALUE, taken, known)
 
@@ -187,7 +188,7 @@ def _columns(kind: pa.DataType, part: str, keys: Sequence[str]) -> dict[str, pa.
     if part == KEY:
         columns = key_names(names)
     else:
-        columns = _named(names, VALUE, _TAKEN | {name.lower() for name in keys}, ())
+        columns = _named(names, VALUE, TAKEN | {name.lower() for name in keys}, ())
     return {columns[field.name]: field.type for field in kind}
 
 

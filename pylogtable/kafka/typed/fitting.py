@@ -13,6 +13,8 @@ from pylogtable.lazy_arrow import pc
 
 Mask = npt.NDArray[np.bool_]
 
+_LONGS_END = 2.0**63
+
 
 def fitted(given: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
     """The values as `wanted`, the type of a column, and the rows that have something that it cannot
@@ -56,7 +58,32 @@ def _fitted_plain(given: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]
         cast = given.cast(wanted, safe=False)
         is_same = pc.fill_null(pc.equal(cast.cast(given.type), given), True)
         return cast, ~is_same.to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(given.type) and pa.types.is_floating(wanted):
+        return _fitted_into_floats(given, wanted)
+    if pa.types.is_floating(given.type) and pa.types.is_integer(wanted):
+        whole, lost = _fitted_into_longs(given)
+        narrow, too_large = fitted(whole, wanted)
+        return narrow, lost | too_large
     return nulls(len(given), wanted), there
+
+
+def _fitted_into_floats(given: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
+    """JSON writes 2.0 as 2. A whole number that a float cannot express exactly is lost."""
+    there = valid(given)
+    numbers = given.fill_null(0).to_numpy()
+    floats = numbers.astype(wanted.to_pandas_dtype())
+    is_long = floats < _LONGS_END
+    same = is_long & (np.where(is_long, floats, 0).astype(np.int64) == numbers)
+    return pa.array(floats, wanted, mask=~there), there & ~same
+
+
+def _fitted_into_longs(given: pa.Array) -> tuple[pa.Array, Mask]:
+    """The same the other way: 2.0 fits, and 2.5 does not."""
+    there = valid(given)
+    floats = given.fill_null(0).to_numpy().astype(np.float64)
+    same = (floats == np.trunc(floats)) & (floats >= -_LONGS_END) & (floats < _LONGS_END)
+    longs = np.where(same, floats, 0).astype(np.int64)
+    return pa.array(longs, mask=~there), there & ~same
 
 
 def _fitted_struct(given: pa.StructArray, wanted: pa.StructType) -> tuple[pa.Array, Mask]:

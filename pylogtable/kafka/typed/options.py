@@ -1,4 +1,4 @@
-"""What an import or a redrive was asked for about values, checked."""
+"""What an import, a redrive or an export was asked for about values, checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ DEAD_LETTER, FAIL = "dead-letter", "fail"
 
 @dataclass(frozen=True)
 class ValueOptions:
-    """How values, and perhaps keys, are decoded. Without a `key_format` keys stay bytes."""
+    """How values, and perhaps keys, are decoded, or encoded by an export. Without a `key_format`
+    keys stay bytes."""
 
     value_format: str
     key_format: str | None = None
@@ -62,7 +63,7 @@ def checked_value_options(
         if given:
             raise InvalidRequestError(
                 f"`{given[0]}` (--{given[0].replace('_', '-')}) is given without `value_format` "
-                "(--value-format): without it values and keys are imported as bytes"
+                "(--value-format): without it values and keys stay bytes"
             )
         return None
     for name, kind in (("value_format", value_format), ("key_format", key_format)):

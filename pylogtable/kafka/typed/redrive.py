@@ -33,6 +33,7 @@ from pylogtable.errors import (
 )
 from pylogtable.format.guard_rules import guard_of
 from pylogtable.format.model import Field
+from pylogtable.kafka.topics_plan import REDRIVEN
 from pylogtable.kafka.typed.columns_plan import KAFKA_OFFSET, KAFKA_PARTITION, Evolution, is_typed
 from pylogtable.kafka.typed.dead_letters import SCHEMA, dead_letters_of
 from pylogtable.kafka.typed.options import checked_value_options
@@ -67,7 +68,7 @@ class RedriveReport:
 
 def redriven_of(name: str) -> str:
     """The topic of the dead letters that decode, as long as this one is a copy."""
-    return f"{name}-redriven"
+    return f"{name}{REDRIVEN}"
 
 
 def redrive(

@@ -219,17 +219,25 @@ def _misfit(one: Named, part: str, name: str, wanted: pa.DataType | None) -> str
     """Why values of this column do not fit."""
     given = one.columns[name].type
     wire = stored_type(given)
-    schema = "the schema" if one.group.schema_id is None else f"schema {one.group.schema_id}"
+    schema = (
+        "its schema or JSON" if one.group.schema_id is None else f"schema {one.group.schema_id}"
+    )
     if wire is None:
         return f"{schema} has {name!r} as {given}, and no topic can have such a column"
     has = f"{schema} has {name!r} as {type_text(wire)}"
+    advice = ""
+    if one.group.schema_id is None:
+        advice = (
+            f". A column of JSON without a schema has the type of the first values: to choose it, "
+            f"import under another --name with --{part}-schema ({part}_schema=)"
+        )
     if wanted is None:
         return f"{has}, and the topic does not have it in its {part}, which never changes"
     kind = stored_type(wanted)
     assert kind is not None
     return (
         f"{has}, and the column of the topic is {type_text(kind)}: it cannot be widened to that, "
-        "and this value would be cut"
+        f"and this value would be cut{advice}"
     )
 
 

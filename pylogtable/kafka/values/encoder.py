@@ -29,8 +29,21 @@ from pylogtable.kafka.values.registry import RegisteredSchema, Registry, Unknown
 _BATCH = 8192
 
 
+class UnwritableRowError(Exception):
+    """A row that cannot be a payload. Its text is the reason."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+
+
 class Writer(Protocol):
     """Writes rows with one schema."""
+
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """Those of the schema: none if its values are no records, None if there is no schema."""
+        ...
 
     def encode(self, table: pa.Table) -> Sequence[bytes]:
         """One body for each row. Raises if one of them does not fit."""
@@ -44,6 +57,8 @@ class Encoder:
         self.format = format
         #: None: the schema is from a file, and payloads have no frame.
         self.schema_id = schema_id
+        #: The fields of the schema: none if its values are no records, None if there is no schema.
+        self.fields = writer.fields
         self._writer = writer
         self._head = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
 
@@ -52,26 +67,39 @@ class Encoder:
         InvalidRequestError if the schema has no place for a value, and names the first such row."""
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
+        is_there = pa.array([False] * len(table), pa.bool_())
+        for column in table.combine_chunks().columns:
+            is_there = pc.or_(is_there, column.is_valid())
+        try:
+            return self.payloads(table, is_there)
+        except UnwritableRowError as error:
+            raise InvalidRequestError(
+                f"row {error.row} cannot be written as {self.format}: {error}. Register a schema "
+                "that has a place for it, or change the record"
+            ) from error
+
+    def payloads(self, table: pa.Table, is_there: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
+        """One payload for each row that is there, also if all of its columns are null, and null for
+        the others. Raises UnwritableRowError for the first row that does not fit."""
         found: list[bytes | None] = []
+        marked = table.append_column("", is_there)
         for start in range(0, len(table), _BATCH):
-            found += self._batch(table.slice(start, _BATCH).combine_chunks(), start)
+            found += self._batch(marked.slice(start, _BATCH), start)
         return pa.array(found, pa.binary())
 
-    def _batch(self, table: pa.Table, start: int) -> list[bytes | None]:
-        is_there = pa.array([False] * len(table))
-        for column in table.columns:
-            is_there = pc.or_(is_there, column.combine_chunks().is_valid())
+    def _batch(self, marked: pa.Table, start: int) -> list[bytes | None]:
+        """The last column says whether a row is there."""
+        last = marked.num_columns - 1
+        is_there = marked.column(last)
         try:
-            bodies = iter(self._writer.encode(table.filter(is_there).combine_chunks()))
+            rows = marked.remove_column(last).filter(is_there).combine_chunks()
+            bodies = iter(self._writer.encode(rows))
         except Exception as error:  # of many classes: find the row
-            if len(table) == 1:
-                raise InvalidRequestError(
-                    f"row {start} cannot be written as {self.format}: {error}. Register a schema "
-                    "that has a place for it, or change the record"
-                ) from error
-            middle = len(table) // 2
-            first = self._batch(table.slice(0, middle).combine_chunks(), start)
-            return first + self._batch(table.slice(middle).combine_chunks(), start + middle)
+            if len(marked) == 1:
+                raise UnwritableRowError(start, str(error) or type(error).__name__) from error
+            middle = len(marked) // 2
+            first = self._batch(marked.slice(0, middle), start)
+            return first + self._batch(marked.slice(middle), start + middle)
         return [self._head + next(bodies) if there else None for there in is_there.to_pylist()]
 
 

@@ -1,9 +1,9 @@
 """Values in JSON without a schema: the columns are what the values of a batch have.
 
-An integer is a long, any other number a double, an object a struct, and a text stays a text, also
-if it looks like a time. Values that do not go together, such as a number where others have a text,
-are groups of their own: whoever takes them decides. A field that is null in the whole batch is left
-out, since nothing says its type.
+An integer is a long, unless others have a fraction there; any other number is a double, an object a
+struct, and a text stays a text, also if it looks like a time. Values that do not go together, such
+as a number where others have a text, are groups of their own: whoever takes them decides. A field
+that is null in the whole batch is left out, since nothing says its type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pylogtable.kafka.values.batches import BATCH, Found, convert_all
+from pylogtable.kafka.values.batches import BATCH, Found, Part, convert_all, together
 
 _REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 _EMPTY = pa.struct([])
@@ -113,7 +113,18 @@ def _columns(group: _Group) -> Found:
         return pa.array(group.objects[start:end], kind)
 
     found = convert_all(len(group.objects), convert, pa.types.is_struct(kind))
-    return found.at(np.array(group.rows, np.int64))
+    alone = [_alone(row, group.objects[row], reason) for row, reason in found.failures]
+    return together([Found(found.parts, []), *alone]).at(np.array(group.rows, np.int64))
+
+
+def _alone(row: int, value: Any, reason: str) -> Found:
+    """A whole number that no double expresses, where others have a fraction: its own type does."""
+    try:
+        kind = _column(pa.array([value]).type) or _EMPTY
+        part = Part(np.array([row]), pa.array([value], kind), pa.types.is_struct(kind))
+    except _REFUSED:
+        return Found([], [(row, reason)])
+    return Found([part], [])
 
 
 def _column(kind: pa.DataType) -> pa.DataType | None:

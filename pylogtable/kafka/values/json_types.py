@@ -74,6 +74,28 @@ def type_of(schema: RegisteredSchema) -> JsonType:
     return _Types(others).type_of(root, root, ())
 
 
+def required_fields(schema: RegisteredSchema) -> dict[str, bool]:
+    """Those that an object of this schema must have, and whether the schema says that they may be
+    null. Objects inside of it are not looked at."""
+    root = json.loads(schema.text)
+    if not isinstance(root, dict) or not isinstance(root.get("properties"), dict):
+        return {}
+    properties = root["properties"]
+    return {
+        name: _may_be_null(properties[name])
+        for name in root.get("required", ())
+        if name in properties
+    }
+
+
+def _may_be_null(node: Any) -> bool:
+    if not isinstance(node, dict) or not node:
+        return node is not False
+    kinds = node.get("type", ())
+    branches = [*node.get("oneOf", ()), *node.get("anyOf", ())]
+    return "null" in ([kinds] if isinstance(kinds, str) else kinds) or {"type": "null"} in branches
+
+
 class _Types:
     def __init__(self, others: Mapping[str, Any]) -> None:
         self._others = others

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pylogtable.kafka.values.batches import SchemaError
@@ -27,6 +29,11 @@ class ProtobufWriter:
         self._fields = _fields(message.descriptor)
         self._head = b"\0" if is_framed else b""
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Those of the message."""
+        return tuple(self._fields)
+
     def encode(self, table: pa.Table) -> Sequence[bytes]:
         unknown = set(table.column_names) - self._fields.keys()
         if unknown:
@@ -45,8 +52,12 @@ def _fields(message: Any) -> dict[str, Fill]:
 
 def _fill(fields: Mapping[str, Fill], message: Any, row: Mapping[str, Any]) -> None:
     for name, value in row.items():
-        if value is not None:
+        if value is None:
+            continue
+        try:
             fields[name](message, value)
+        except Exception as error:
+            raise ValueError(f"the field {name!r}: {error}") from error
 
 
 def _field(field: Any) -> Fill:
@@ -87,7 +98,16 @@ def _plain(field: Any) -> Callable[[Any], Any]:
         return lambda text: numbers[text] if text in numbers else int(text)
     if field.cpp_type in (field.CPPTYPE_UINT64,):
         return int  # a decimal in the column
+    if field.cpp_type == field.CPPTYPE_FLOAT:
+        return _single
     return lambda value: value
+
+
+def _single(value: float) -> float:
+    """Raises for what has more digits than a float, which Protobuf would cut."""
+    if float(np.float32(value)) != value and not math.isnan(value):
+        raise ValueError(f"{value!r} does not fit into a float")
+    return value
 
 
 def _message(kind: Any) -> Fill:

@@ -74,7 +74,9 @@ class TestChoice:
         assert Choice.of(["__consumer_offsets"], None, False).among(()) == ["__consumer_offsets"]
 
     def test_all_topics_are_without_dead_letters(self) -> None:
-        assert Choice.of(None, None, True).among(self.NAMES) == ["eu", "orders", "orders.eu"]
+        names = [*self.NAMES, "orders-redriven"]
+        assert Choice.of(None, None, True).among(names) == ["eu", "orders", "orders.eu"]
+        assert Choice.of(None, ".*-redriven", False).among(names) == ["orders-redriven"]
 
     def test_a_topic_that_is_named_twice_is_one(self) -> None:
         assert Choice.of(["b", "a", "b"], None, False).among(()) == ["b", "a"]
@@ -447,11 +449,40 @@ class TestMemory:
             assert len(done) == times
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"linger_ms": -1}, "`linger_ms` must be"),
+        ({"value_format": "avor"}, "`value_format` must be one of"),
+        ({"value_format": "avro", "value_schema": "no.avsc"}, r"schema no\.avsc cannot be read"),
+        ({"value_format": "avro"}, "avro needs its schemas"),
+        ({"value_format": "json", "on_error": "x"}, "`on_error` must be"),
+        ({"from_timestamp": "soon"}, "soon"),
+        ({"groups": "billing"}, "groups"),
+        ({"config": {"retention.msec": 1}}, "unknown topic config 'retention"),
+    ],
+)
+def test_options_that_are_wrong_for_all_topics_raise_before_any_begins(
+    store: Store, wrong: dict[str, Any], words: str
+) -> None:
+    """Nobody is asked: there is no Kafka there."""
+    ended: list[str] = []
+    with pytest.raises(InvalidRequestError, match=words):
+        import_topics(
+            store,
+            topics=["a", "b"],
+            bootstrap_servers="127.0.0.1:1",
+            on_end=lambda topic, report: ended.append(topic),
+            **wrong,
+        )
+    assert ended == []
+
+
 class TestExports:
     def test_topics_are_sent_to_topics_of_the_same_names(
         self, store: Store, cluster: MockCluster, prefix: str
     ) -> None:
-        for name in ("a", "b", "c-dead-letters"):
+        for name in ("a", "b", "c-dead-letters", "c-redriven"):
             store.create_topic(prefix + name, 2).append(kafka(name[:1]))
             cluster.producer.list_topics(prefix + name, timeout=30)
         done = export_topics(store, all_topics=True, bootstrap_servers=cluster.servers)
@@ -460,8 +491,8 @@ class TestExports:
             f"{prefix}b": 1,
         }
         again = export_topics(store, pattern=".*", bootstrap_servers=cluster.servers)
-        assert again.records == 1
-        assert f"{prefix}c-dead-letters" in again.reports
+        assert again.records == 2
+        assert {f"{prefix}c-dead-letters", f"{prefix}c-redriven"} <= again.reports.keys()
 
     def test_topic_that_fails_does_not_stop_the_others(
         self, store: Store, cluster: MockCluster, prefix: str
@@ -475,6 +506,8 @@ class TestExports:
         assert done.records == 1
         with pytest.raises(InvalidRequestError, match=r"no topic in memory://.* matches 'zz'"):
             export_topics(store, pattern="zz", bootstrap_servers=cluster.servers)
+        with pytest.raises(InvalidRequestError, match="`value_format` must be one of"):
+            export_topics(store, topics=names, bootstrap_servers="x", value_format="avor")
         with pytest.raises(TypeError, match="'kafka_topic' is no option"):
             export_topics(store, all_topics=True, bootstrap_servers="x", kafka_topic="y")
 

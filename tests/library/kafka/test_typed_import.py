@@ -325,6 +325,33 @@ def test_json_without_a_schema(feed: Feed) -> None:
     ]
 
 
+def test_numbers_of_json_without_a_schema(feed: Feed) -> None:
+    """The column has the type of the first values. A number fits if nothing of it is lost, whatever
+    other numbers come with it."""
+    feed.raw(b'{"n": 1, "x": 0.5}')
+    json_only = {"value_format": "json", "schema_registry": None}
+    feed.imported(**json_only)
+    large = 2**53 + 1
+    for text in ('{"n": 2, "x": 3}', '{"n": 2.5, "x": 1}', f'{{"n": {large}, "x": 2}}',
+                 '{"n": 4.0}', f'{{"x": {large}}}', '{"n": 1e300}', f'{{"n": {2**63 - 1}}}',
+                 f'{{"x": {2**63 - 1}}}', '{"n": 9223372036854775808.0}'):  # fmt: skip
+        feed.raw(text.encode())
+    report = feed.imported(**json_only)
+    found = rows(feed.copy.read(), "offset", "n", "x")
+    assert found == [
+        (0, 1, 0.5),
+        (1, 2, 3.0),
+        (3, large, 2.0),
+        (4, 4, None),
+        (7, 2**63 - 1, None),
+    ]
+    reasons = dict(rows(feed.letters.read(), "kafka_offset", "reason"))
+    assert (report.records, sorted(reasons)) == (4, [2, 5, 6, 8, 9])
+    assert "'n' as double, and the column of the topic is bigint" in reasons[2]
+    assert "import under another --name with --value-schema" in reasons[2]
+    assert "'x' as bigint, and the column of the topic is double" in reasons[5]
+
+
 def test_empty_topic_with_a_schema_from_a_file(feed: Feed, tmp_path: Path) -> None:
     """The values are not framed."""
     schema = tmp_path / "order.avsc"

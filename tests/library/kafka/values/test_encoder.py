@@ -162,6 +162,47 @@ def test_json_with_a_schema(registry: RegistryServer) -> None:
         writer(registry, "json-schema").encode(pa.table({"id": ["x"]}))
 
 
+def test_json_has_the_fields_that_its_schema_requires(registry: RegistryServer) -> None:
+    properties = {"id": {"type": "integer"}, "note": {"type": ["string", "null"]}, "x": {}}
+    schema = {"type": "object", "properties": properties, "required": ["id", "note"]}
+    number = registry.register("s", schema, "JSON")
+    table = pa.table({"id": [1, None], "note": pa.array([None, "a"], pa.string())})
+    made = writer(registry, "json-schema")
+    assert made.encode(table[:1]).to_pylist() == [framed(number, b'{"id":1,"note":null}')]
+    with pytest.raises(InvalidRequestError, match=r"row 1 .*'id' is null, and the schema requires"):
+        made.encode(table)
+
+
+def test_a_null_is_the_default_of_its_field(registry: RegistryServer) -> None:
+    """As for a reader with this schema of a value that was written before the field was there."""
+    number = registry.register("s", ORDER)
+    state = pa.array([None, "done"], pa.string())
+    assert writer(registry).encode(pa.table({"id": [1, 2], "state": state})).to_pylist() == [
+        framed(number, b"\x02\x00\x06new"),
+        framed(number, b"\x04\x00\x08done"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("int", pa.array(["5"])),
+        ("string", pa.array([5])),
+        ("boolean", pa.array([1])),
+        ("float", pa.array([0.1])),
+        ({"type": "array", "items": "long"}, pa.array([["1"]])),
+        ({"type": "int", "logicalType": "date"}, pa.array([0], pa.timestamp("us", "UTC"))),
+    ],
+)
+def test_a_cast_never_changes_what_a_value_is(
+    registry: RegistryServer, kind: Any, column: pa.Array
+) -> None:
+    fields = [{"name": "v", "type": kind}]
+    registry.register("s", {"type": "record", "name": "R", "fields": fields})
+    with pytest.raises(InvalidRequestError, match="the field 'v': the column is "):
+        writer(registry).encode(pa.table({"v": column}))
+
+
 def test_json_without_a_schema() -> None:
     table = pa.table({"id": [1, 2], "note": ["a", None], "price": [Decimal("1.50")] * 2})
     written = encoder("json").encode(table)
