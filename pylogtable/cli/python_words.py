@@ -13,7 +13,8 @@ import re
 _PHRASES = (
     # Both are named: only ours is needed.
     (r"allow gaps \(allow_gaps=True, --allow-gaps\)", "give --allow-gaps"),
-    (r"import with --guard \(guard=True\)", "import with --guard"),
+    (r"import with (--guard|--on-error dead-letter) \(\w+=[^)]*\)", r"import with \1"),
+    (r"\(--keep-raw, keep_raw=True\)", "(--keep-raw)"),
     (r"call topic\.alter\([^)]*\), or run (pylogtable [^;]*)", r"run \1"),
     (r"call (?:topic\.)?promote\((?:force=True)?\) (first )?\((pylogtable [^)]*)\)", r"run \2 \1"),
     (r"promote with force=True \(--force\)", "promote with --force"),

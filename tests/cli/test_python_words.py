@@ -36,6 +36,7 @@ ONLY_IN_PYTHON = (
     "expected_last=§ is given",
     "the note § is given without",
     "this consumer is not a member",
+    "§() cannot be called inside of on_assign",
     "`topic` must be",
     "`store` must be",
     "`to_store` must be",
