@@ -54,7 +54,7 @@ def _ends_at_promotion(topic: Topic, source: CopyStatus, group: str) -> dict[int
 def _unknown(topic: Topic, source: CopyStatus, group: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"topic {topic.name!r} was a copy of the topic of Kafka to which it would be sent, and was "
-        f"promoted in version {source.ended}. That version cannot be read here (any more), so nobody "
+        f"promoted in version {source.ended}. That version cannot be read here any more: nobody "
         "can tell which records came from there. Nothing was sent: they would be there twice. Set "
         f"the position of group {group!r} first (pylogtable groups reset), or give another topic "
         "of Kafka (--name)"
