@@ -187,7 +187,9 @@ def _import_many(
         metrics_served(session, store, "import", given) as metrics,
         progress("importing", line_seconds=session.seconds_between_lines(given)) as show_detail,
     ):
-        outcomes = Outcomes(session, metrics, lambda report: _print_report(session, report))
+        outcomes = Outcomes(
+            session, metrics, lambda report: _print_report(session, report, report.topic)
+        )
         done = import_topics(
             store,
             on_progress=ImportsShown(show_detail, metrics).tell,
@@ -303,10 +305,10 @@ def _shown(at: ImportProgress, rate: float) -> str:
     return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}{dead}"
 
 
-def _print_report(session: Session, report: ImportReport) -> None:
+def _print_report(session: Session, report: ImportReport, topic: str | None = None) -> None:
     done = f"{count_text(report.records, 'record')} in {count_text(report.commits, 'commit')}"
     of = f"; copy of {report.copy_of}" if report.copy_of else ""
     spans = spans_text(report.offsets.items(), "; ")
     answer(session, report, f"{report.topic}: {done}{spans}{of}")
-    print_copied_groups(session, report.groups, report.left_out)
+    print_copied_groups(session, report.groups, report.left_out, topic)
     warn_of_dead_letters(session, report)

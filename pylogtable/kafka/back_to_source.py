@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.read.description import CopyStatus
 from pylogtable.topic import Topic
 
 
@@ -24,7 +23,7 @@ def begin_back_to_source(topic: Topic, group: str, cluster: str, kafka_topic: st
         )
     if topic.group(group).positions():
         return
-    ends = _ends_at_promotion(topic, source, group)
+    ends = _ends_at_promotion(topic, source.ended, group)
     topic.group(group).commit(ends)
     told = ", ".join(f"{number}: {end}" for number, end in ends.items())
     warnings.warn(
@@ -35,26 +34,25 @@ def begin_back_to_source(topic: Topic, group: str, cluster: str, kafka_topic: st
     )
 
 
-def _ends_at_promotion(topic: Topic, source: CopyStatus, group: str) -> dict[int, int]:
+def _ends_at_promotion(topic: Topic, ended: int, group: str) -> dict[int, int]:
     """The ends that the topic had when it was promoted. Raises if they cannot be known: the version
     may be gone, and `ended` of a mirror is a version of another topic [GUARD-4]."""
-    assert source.ended is not None
     try:
-        view = topic.at(source.ended)
+        view = topic.at(ended)
         commits = view.history(1).select(["version", "operation"]).to_pylist()
     except InvalidRequestError as error:
-        raise _unknown(topic, source, group) from error
+        raise _unknown(topic, ended, group) from error
     mirror = view.snapshot.mirror
-    is_own = commits == [{"version": source.ended, "operation": "promote"}]
-    if not is_own or (mirror is not None and mirror.ended == source.ended):
-        raise _unknown(topic, source, group)
+    is_own = commits == [{"version": ended, "operation": "promote"}]
+    if not is_own or (mirror is not None and mirror.ended == ended):
+        raise _unknown(topic, ended, group)
     return view.end_offsets
 
 
-def _unknown(topic: Topic, source: CopyStatus, group: str) -> InvalidRequestError:
+def _unknown(topic: Topic, ended: int, group: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"topic {topic.name!r} was a copy of the topic of Kafka to which it would be sent, and was "
-        f"promoted in version {source.ended}. That version cannot be read here any more: nobody "
+        f"promoted in version {ended}. That version cannot be read here any more: nobody "
         "can tell which records came from there. Nothing was sent: they would be there twice. Set "
         f"the position of group {group!r} first (pylogtable groups reset), or give another topic "
         "of Kafka (--name)"

@@ -61,7 +61,9 @@ def test_copy_takes_records_of_others_after_it_was_promoted(
 ) -> None:
     run(*arguments(cluster, source))
     of = f"copy of Kafka's topic {source!r} at {cluster.servers}"
-    run("produce", source, stdin="x\n").failed("append is refused", of, "topics promote")
+    way = f"for instance, run pylogtable topics promote {source}"
+    run("produce", source, stdin="x\n").failed("append is refused", of, way)
+    run("topics", "alter", source, "--partitions", 9).failed("alter is refused", of, way)
     assert f"Import: {of}" in run("topics", "describe", source).out
     [told] = run("topics", "describe", source, "--output", "json").json
     assert (told["copy_of"]["name"], told["copy_of"]["ended"]) == (source, None)
@@ -74,6 +76,16 @@ def test_copy_takes_records_of_others_after_it_was_promoted(
     assert again.out == f"It was promoted before: topic {source}, now version 2.\n"
     assert run("produce", source, stdin="x\n").status == 0
     run(*arguments(cluster, source)).failed("was promoted in version 2", "--name")
+
+
+def test_what_many_imports_left_out_names_their_topics(run: Run, cluster: MockCluster) -> None:
+    names = cluster.new_topic(), cluster.new_topic()
+    for name in names:
+        cluster.producer.list_topics(name, timeout=30)
+    more = ["--topic", names[1], "--value-format", "json"]
+    done = run(*arguments(cluster, names[0]), *more)
+    for name in names:
+        assert f"\n{name}: not copied: " in f"\n{done.err}"
 
 
 def test_no_topic_is_promoted_if_one_of_them_is_missing_or_no_copy(
