@@ -187,12 +187,16 @@ def _import_many(
         metrics_served(session, store, "import", given) as metrics,
         progress("importing", line_seconds=session.seconds_between_lines(given)) as show_detail,
     ):
+        shown = ImportsShown(show_detail, metrics)
         outcomes = Outcomes(
-            session, metrics, lambda report: _print_report(session, report, report.topic)
+            session,
+            metrics,
+            lambda report: _print_report(session, report, report.topic),
+            shown.note_failed,
         )
         done = import_topics(
             store,
-            on_progress=ImportsShown(show_detail, metrics).tell,
+            on_progress=shown.tell,
             on_end=outcomes.tell,
             stop=signals.has_come,
             **choice,
@@ -278,10 +282,13 @@ def _export_many(
 
     store, names = located(session, choice[0])
     with noting_signals() as signals, progress("exporting") as show_detail:
-        outcomes = Outcomes(session, Metrics(), lambda report: _print_sent(session, report))
+        shown = ExportsShown(show_detail)
+        outcomes = Outcomes(
+            session, Metrics(), lambda report: _print_sent(session, report), shown.note_failed
+        )
         done = export_topics(
             store,
-            on_progress=ExportsShown(show_detail).tell,
+            on_progress=shown.tell,
             on_end=outcomes.tell,
             stop=signals.has_come,
             **choice_of(names, *choice[1:]),

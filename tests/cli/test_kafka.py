@@ -300,6 +300,11 @@ class TestManyTopics:
         assert told[0] == "t11: 1,000 records, lag 1,100"
         assert told[-1] == "and 2 more"
         assert len(told) == 11
+        shown.note_failed("t03")
+        shown.note_failed("new")
+        assert said[-1][0].endswith("lag 6,600, 2 failed")
+        shown.tell("t03", ImportProgress(2000, 2, 3.0, {}))
+        assert said[-1][0].endswith("lag 6,300, 1 failed")
 
 
 def test_errors_are_one_line(run: Run, cluster: MockCluster, source: str) -> None:

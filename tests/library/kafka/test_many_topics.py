@@ -169,7 +169,8 @@ class TestImports:
         self, store: Store, cluster: MockCluster, prefix: str
     ) -> None:
         names = topics(cluster, prefix, "a", "b")
-        imported(store, cluster, topics=names, config={"retention.ms": -1})
+        how: dict[str, Any] = {"copy_settings": False, "config": {"retention.ms": -1}}
+        assert import_topics(store, names, bootstrap_servers=cluster.servers, **how).records == 2
         assert {store.topic(n).describe().config["retention.ms"] for n in names} == {"-1"}
 
     @pytest.mark.parametrize("name", ["name", "topic", "color"])
