@@ -38,6 +38,12 @@ def printed(properties: Sequence[str]) -> list[str]:
     """How the console consumer prints a record, with these properties."""
     given = _by_name(properties)
     known = [f"print.{field}" for field in _FIELDS]
+    registry = given.get("schema.registry.url")
+    if registry is not None:
+        raise NoSuchValueError(
+            f"use pylogtable consume --value-format avro --schema-registry {registry}; json-schema "
+            "and protobuf are formats too"
+        )
     _check_known(given, [*known, "key.separator", "line.separator"],
                  "use --format or --output json")  # fmt: skip
     chosen = [
@@ -105,6 +111,38 @@ def isolation(levels: Sequence[str]) -> list[str]:
         if level != "read_committed":
             raise NoSuchValueError("nobody sees records here that are not committed; leave it out")
     return []
+
+
+def serdes(given: Sequence[str]) -> list[str]:
+    """How kcat reads values and keys."""
+    words = []
+    for text in given:
+        of, equals, serde = text.partition("=")
+        if not equals:
+            raise NoSuchValueError(
+                f"for values it is --value-format {text} --schema-registry URL, and for keys "
+                f"--key-format {text}; for a store of that name, write --store ./{text}"
+            )
+        if serde != "avro":
+            raise NoSuchValueError(
+                "it unpacks no numbers here: bytes are printed as they are, and --output json "
+                f"shows them in base64; for formats with a schema, use --{of}-format"
+            )
+        words.append(f"--{of}-format=avro")
+    return words
+
+
+def group_id(properties: Sequence[str]) -> list[str]:
+    """The group, given as a property of the client."""
+    return [f"--group={text.partition('=')[2]}" for text in properties]
+
+
+def offset_reset(properties: Sequence[str]) -> list[str]:
+    """Where a group without a position begins, given as a property of the client."""
+    where = properties[-1].partition("=")[2]
+    raise NoSuchValueError(
+        f"use --from {where}; a group that has a position begins there without --from"
+    )
 
 
 def _by_name(properties: Sequence[str]) -> Mapping[str, str]:

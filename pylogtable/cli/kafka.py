@@ -187,10 +187,16 @@ def _import_many(
         metrics_served(session, store, "import", given) as metrics,
         progress("importing", line_seconds=session.seconds_between_lines(given)) as show_detail,
     ):
-        outcomes = Outcomes(session, metrics, lambda report: _print_report(session, report))
+        shown = ImportsShown(show_detail, metrics)
+        outcomes = Outcomes(
+            session,
+            metrics,
+            lambda report: _print_report(session, report, report.topic),
+            shown.note_failed,
+        )
         done = import_topics(
             store,
-            on_progress=ImportsShown(show_detail, metrics).tell,
+            on_progress=shown.tell,
             on_end=outcomes.tell,
             stop=signals.has_come,
             **choice,
@@ -276,10 +282,13 @@ def _export_many(
 
     store, names = located(session, choice[0])
     with noting_signals() as signals, progress("exporting") as show_detail:
-        outcomes = Outcomes(session, Metrics(), lambda report: _print_sent(session, report))
+        shown = ExportsShown(show_detail)
+        outcomes = Outcomes(
+            session, Metrics(), lambda report: _print_sent(session, report), shown.note_failed
+        )
         done = export_topics(
             store,
-            on_progress=ExportsShown(show_detail).tell,
+            on_progress=shown.tell,
             on_end=outcomes.tell,
             stop=signals.has_come,
             **choice_of(names, *choice[1:]),
@@ -303,10 +312,10 @@ def _shown(at: ImportProgress, rate: float) -> str:
     return f"{at.records:,} records, {rate:,.0f} records/s, lag {lag or 'none'}{dead}"
 
 
-def _print_report(session: Session, report: ImportReport) -> None:
+def _print_report(session: Session, report: ImportReport, topic: str | None = None) -> None:
     done = f"{count_text(report.records, 'record')} in {count_text(report.commits, 'commit')}"
     of = f"; copy of {report.copy_of}" if report.copy_of else ""
     spans = spans_text(report.offsets.items(), "; ")
     answer(session, report, f"{report.topic}: {done}{spans}{of}")
-    print_copied_groups(session, report.groups, report.left_out)
+    print_copied_groups(session, report.groups, report.left_out, topic)
     warn_of_dead_letters(session, report)

@@ -15,6 +15,8 @@ from pylogtable.cli import flag_values
 #: Makes our words of all values that a flag was given.
 Translation = Callable[[Sequence[str]], list[str]]
 EVERY = "*"
+#: What kcat's -s takes. Without key= or value= a folder may have the same name.
+SERDE = re.compile(r"(?:key|value)=.*|avro|json|json-schema|protobuf")
 #: A contradiction of a flag: arguments, whatever they are.
 ARGUMENTS = "arguments"
 
@@ -93,6 +95,19 @@ def _is_alone(following: str | None) -> bool:
     return following is None or re.match(r"--?[A-Za-z]", following) is not None
 
 
+def _is_serde(following: str | None) -> bool:
+    """kcat's -s takes a serde. Ours takes a store, and no store is called key=…"""
+    return following is not None and bool(SERDE.fullmatch(following))
+
+
+def _is_group(following: str | None) -> bool:
+    return following is not None and following.startswith("group.id=")
+
+
+def _is_offset_reset(following: str | None) -> bool:
+    return following is not None and following.startswith("auto.offset.reset=")
+
+
 _READ = "consume, tail"
 _OF_ONE = "topics create, topics alter, consume, tail, produce"
 _OF_MANY = "topics describe, topics delete, offsets"
@@ -121,6 +136,14 @@ WORDS: tuple[Word, ...] = (
             against=frozenset({ARGUMENTS})),
     _instead("Kafka", "groups delete, groups reset", "--all-groups",
              "name the groups; `pylogtable groups list` shows them"),
+    _works("Kafka", _READ, "--consumer-property NAME=VALUE", flag_values.group_id,
+           "`--group GROUP` for `group.id=GROUP`", applies=_is_group),
+    _works("kcat", _READ, "-X NAME=VALUE", flag_values.group_id,
+           "`--group GROUP` for `group.id=GROUP`", applies=_is_group),
+    _works("Kafka", _READ, "--consumer-property NAME=VALUE", flag_values.offset_reset,
+           "of `auto.offset.reset` the message says the `--from`", applies=_is_offset_reset),
+    _works("kcat", _READ, "-X NAME=VALUE", flag_values.offset_reset,
+           "of `auto.offset.reset` the message says the `--from`", applies=_is_offset_reset),
     # Where to begin and to end
     _works("Kafka", _READ, "--from-beginning", "--from earliest"),
     _works("Kafka", _READ, "--offset OFFSET", flag_values.offsets, "`--from OFFSET`"),
@@ -150,6 +173,11 @@ WORDS: tuple[Word, ...] = (
              "records are printed as --format or --output says"),
     _instead("Kafka", _READ, "--key-deserializer --value-deserializer CLASS",
              "bytes are printed as they are; --output json shows those that are no text in base64"),
+    _works("kcat", "consume", "-s SERDE", flag_values.serdes,
+           "`value=avro` is `--value-format avro`, and `key=avro` is `--key-format avro`; of "
+           "others the message says what to do. The name of a folder that exists is a store",
+           applies=_is_serde),
+    _works("kcat", "consume", "-r URL", "--schema-registry URL"),
     _works("Kafka", _READ, "--isolation-level LEVEL", flag_values.isolation,
            "`read_committed`: nobody sees what is not committed"),
     _instead("Kafka", _READ, "--include --whitelist PATTERN",
@@ -256,6 +284,9 @@ TOOLS = {
     "kafka-configs": "topics",
     "kafka-consumer-groups": "groups",
     "kafka-console-consumer": "consume",
+    "kafka-avro-console-consumer": "consume",
+    "kafka-json-schema-console-consumer": "consume",
+    "kafka-protobuf-console-consumer": "consume",
     "kafka-console-producer": "produce",
     "kafka-get-offsets": "offsets",
     "kafka-delete-records": "delete-records",
@@ -264,6 +295,12 @@ TOOLS = {
     "connect-mirror-maker": "mirror",
     "kcat": "",
     "kafkacat": "",
+}
+
+#: The words that some of these mean as well.
+FORMATS_OF_TOOLS = {
+    f"kafka-{name}-console-consumer": f"--value-format={name}"
+    for name in ("avro", "json-schema", "protobuf")
 }
 
 #: Other words for our commands. None of these destroys: what people mean is not sure.

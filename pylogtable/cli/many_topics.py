@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -67,10 +67,18 @@ def located(session: Session, topics: tuple[str, ...]) -> tuple[Store, tuple[str
 
 
 class Outcomes:
-    """What became of each topic. `show` shows people a report."""
+    """What became of each topic. `show` shows people a report, and `note_failed` gets the topics
+    that failed."""
 
-    def __init__(self, session: Session, metrics: Metrics, show: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        metrics: Metrics,
+        show: Callable[[Any], None],
+        note_failed: Callable[[str], None],
+    ) -> None:
         self._session = session
+        self._note_failed = note_failed
         self._metrics = metrics
         self._show = show
 
@@ -79,6 +87,7 @@ class Outcomes:
         if isinstance(outcome, LogTableError):
             with continue_on_error(self._session, topic), self._metrics.counting_errors():
                 raise outcome
+            self._note_failed(topic)
         elif not self._session.is_json:
             self._show(outcome)
 
@@ -104,6 +113,7 @@ class ImportsShown:
         self._latest: dict[str, ImportProgress] = {}
         self._count: dict[str, Callable[[ImportProgress], object]] = {}
         self._speed = Speed()
+        self._failed: set[str] = set()
         self._lock = Lock()
 
     def tell(self, topic: str, at: ImportProgress) -> None:
@@ -113,23 +123,35 @@ class ImportsShown:
                 self._count[topic] = self._metrics.progress_of("import", topic)
             self._count[topic](at)
             self._latest[topic] = at
-            told = list(self._latest.values())
-            records, seconds = sum(one.records for one in told), max(one.seconds for one in told)
-            behind = {name: sum(one.lag.values()) for name, one in self._latest.items()}
-            lag = sum(behind.values())
-            text = (
-                f"{count_text(len(told), 'topic')}: {records:,} records, "
-                f"{self._speed.at(seconds, records):,.0f} records/s, "
-                f"lag {f'{lag:,}' if lag else 'none'}"
-            )
-            farthest = sorted(behind, key=lambda name: (-behind[name], name))
-            rows = [
-                f"{name}: {self._latest[name].records:,} records, lag {behind[name]:,}"
-                for name in farthest[:MOST_ROWS]
-            ]
-            if len(farthest) > MOST_ROWS:
-                rows.append(f"and {len(farthest) - MOST_ROWS:,} more")
-            self._show_detail(text, seconds, rows)
+            self._failed.discard(topic)
+            self._show()
+
+    def note_failed(self, topic: str) -> None:
+        """A topic has failed. It does until it is told of again: with --follow it is tried again,
+        and its error is not repeated."""
+        with self._lock:
+            self._failed.add(topic)
+            self._show()
+
+    def _show(self) -> None:
+        told = list(self._latest.values())
+        records = sum(one.records for one in told)
+        seconds = max((one.seconds for one in told), default=0.0)
+        behind = {name: sum(one.lag.values()) for name, one in self._latest.items()}
+        lag = sum(behind.values())
+        text = (
+            f"{count_text(len(told), 'topic')}: {records:,} records, "
+            f"{self._speed.at(seconds, records):,.0f} records/s, "
+            f"lag {f'{lag:,}' if lag else 'none'}{_failed_text(self._failed)}"
+        )
+        farthest = sorted(behind, key=lambda name: (-behind[name], name))
+        rows = [
+            f"{name}: {self._latest[name].records:,} records, lag {behind[name]:,}"
+            for name in farthest[:MOST_ROWS]
+        ]
+        if len(farthest) > MOST_ROWS:
+            rows.append(f"and {len(farthest) - MOST_ROWS:,} more")
+        self._show_detail(text, seconds, rows)
 
 
 class ExportsShown:
@@ -138,11 +160,26 @@ class ExportsShown:
     def __init__(self, show_detail: ShowDetail) -> None:
         self._show_detail = show_detail
         self._latest: dict[str, int] = {}
+        self._failed: set[str] = set()
         self._lock = Lock()
 
     def tell(self, topic: str, records: int) -> None:
         """Called by the threads that export."""
         with self._lock:
             self._latest[topic] = records
-            total = sum(self._latest.values())
-            self._show_detail(f"{count_text(len(self._latest), 'topic')}: {total:,} records")
+            self._failed.discard(topic)
+            self._show()
+
+    def note_failed(self, topic: str) -> None:
+        """A topic has failed, until it is told of again."""
+        with self._lock:
+            self._failed.add(topic)
+            self._show()
+
+    def _show(self) -> None:
+        total, failed = sum(self._latest.values()), _failed_text(self._failed)
+        self._show_detail(f"{count_text(len(self._latest), 'topic')}: {total:,} records{failed}")
+
+
+def _failed_text(failed: Collection[str]) -> str:
+    return f", {len(failed):,} failed" if failed else ""

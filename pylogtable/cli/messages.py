@@ -36,7 +36,7 @@ SPEED_SECONDS = 10.0
 def report_error(session: Session, kind: str, message: str, **more: object) -> None:
     """Print an error in one line and make the exit status non-zero."""
     session.has_failed = True
-    line = for_command_line(" ".join(message.split()))
+    line = for_command_line(" ".join(message.split()), session.only_topic)
     if session.logs_json:
         exception = traceback.format_exc() if session.verbose and sys.exc_info()[0] else None
         tell(session, line, logging.ERROR, error=kind, exception=exception, **more)

@@ -70,14 +70,19 @@ def print_names(session: Session, thing: object, names: Collection[str], if_none
 
 
 def print_copied_groups(
-    session: Session, groups: Mapping[str, Mapping[int, int]], left_out: Mapping[str, str]
+    session: Session,
+    groups: Mapping[str, Mapping[int, int]],
+    left_out: Mapping[str, str],
+    topic: str | None = None,
 ) -> None:
-    """Tell people which positions were set in a copy, and what was not copied."""
+    """Tell people which positions were set in a copy, and what was not copied. If there are many
+    copies, each line begins with the `topic`."""
+    of = "" if topic is None else f"{topic}: "
     if not session.is_json:
         for group, positions in groups.items():
-            print(f"group {group}: {offsets_text(positions)}")
+            print(f"{of}group {group}: {offsets_text(positions)}")
     for name, why in left_out.items():
-        note(session, f"not copied: {name}: {why}")
+        note(session, f"{of}not copied: {name}: {why}")
 
 
 def print_table(

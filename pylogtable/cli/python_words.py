@@ -8,6 +8,7 @@ told by a test if a call is left in it.
 from __future__ import annotations
 
 import re
+import shlex
 
 #: What stands in a message of the library, as a regular expression, and what to say instead.
 _PHRASES = (
@@ -16,7 +17,12 @@ _PHRASES = (
     (r"import with (--guard|--on-error dead-letter) \(\w+=[^)]*\)", r"import with \1"),
     (r"\(--keep-raw, keep_raw=True\)", "(--keep-raw)"),
     (r"call topic\.alter\([^)]*\), or run (pylogtable [^;]*)", r"run \1"),
-    (r"call (?:topic\.)?promote\((?:force=True)?\) (first )?\((pylogtable [^)]*)\)", r"run \2 \1"),
+    (r"call (?:topic\.)?promote\(\) first \(pylogtable topics promote\)",
+     "first run pylogtable topics promote TOPIC"),
+    (r"call (?:topic\.)?promote\((?:force=True)?\) \(pylogtable topics promote( --force)?\)",
+     r"run pylogtable topics promote TOPIC\1"),
+    (r"\((--[a-z-]+), [a-z_]+=True\)", r"(\1)"),
+    (r" \(on_error='dead-letter'\)", ""),
     (r"promote with force=True \(--force\)", "promote with --force"),
     (r"retention='own' \((--retention own)\)", r"\1"),
     (r"use (--[a-z-]+) \(\w+=\w+\)", r"use \1"),
@@ -76,8 +82,16 @@ _PHRASES = (
 _TABLE = tuple((re.compile(pattern), ours) for pattern, ours in _PHRASES)
 
 
-def for_command_line(message: str) -> str:
-    """The message with commands and flags where the library names calls of Python."""
+#: What the library says of the topic that a command was given, whose name it does not know there.
+_OF_THE_GIVEN_TOPIC = "is refused: this topic is a copy of"
+
+
+def for_command_line(message: str, topic: str | None = None) -> str:
+    """The message with commands and flags where the library names calls of Python, and with the
+    name of the `topic` that the command was given, if it is about that one."""
     for pattern, ours in _TABLE:
         message = pattern.sub(ours, message)
+    if topic is not None and _OF_THE_GIVEN_TOPIC in message:
+        named = f"pylogtable topics promote {shlex.quote(topic)}"
+        message = message.replace("pylogtable topics promote TOPIC", named)
     return message

@@ -63,6 +63,8 @@ class Session:
     look_seconds: float = 30.0
     #: The shared options that were given so far.
     given: dict[str, Any] = field(default_factory=dict)
+    #: The TOPIC arguments that were looked for so far.
+    _located: set[str] = field(default_factory=set)
 
     @property
     def is_json(self) -> bool:
@@ -115,8 +117,14 @@ class Session:
             options = _parsed(storage_options, option)
         return pylogtable.open(url, storage_options=options)
 
+    @property
+    def only_topic(self) -> str | None:
+        """The TOPIC argument, if this run was about a single one so far."""
+        return next(iter(self._located)) if len(self._located) == 1 else None
+
     def locate(self, topic: str) -> tuple[Store, str]:
         """The store and the topic name that a TOPIC argument means."""
+        self._located.add(topic)
         if "/" not in topic:
             return self.open_store(), topic
         if self.store is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from pylogtable.arguments import did_you_mean
-from pylogtable.cli.kafka_words import COMMANDS
+from pylogtable.cli.kafka_words import COMMANDS, SERDE
 from pylogtable.cli.session import current_session
 from pylogtable.cli.translation import (
     Translated,
@@ -18,6 +19,7 @@ from pylogtable.cli.translation import (
     tool_named,
     translate,
     without_mode,
+    words_of_tool,
 )
 
 #: Options that confirm or force what destroys, and such that say what to destroy.
@@ -32,10 +34,22 @@ def our_words(command: click.Command, ctx: click.Context, args: Sequence[str]) -
     if ctx.resilient_parsing and args and own.get(args[-1]):
         # Its value is to be completed. With no value the parser would not reach the arguments.
         args = args[:-1]
-    done = translate(_path(ctx), args, own)
+    done = translate(_path(ctx), _with_stores(args), own)
     if ctx.resilient_parsing or not done.problems:
         return done.args
     raise click.UsageError(_told(done, _line(ctx, _path(ctx), done)))
+
+
+def _with_stores(args: Sequence[str]) -> list[str]:
+    """The arguments, with our word for a store that is there and is called like a serde of kcat."""
+    found: list[str] = []
+    for arg in args:
+        is_value = bool(found) and found[-1] == "-s"
+        if is_value and SERDE.fullmatch(arg) and Path(arg).is_dir():
+            found[-1] = f"--store={arg}"
+        else:
+            found.append(arg)
+    return found
 
 
 def unknown_option(
@@ -67,7 +81,7 @@ def unknown_command(
     said = f"there is no command {typed!r}"
     tool = tool_named(typed) if not _path(ctx) else None
     if tool is not None:
-        return click.UsageError(_of_tool(ctx, said, tool, rest))
+        return click.UsageError(_of_tool(ctx, said, tool, [*words_of_tool(typed), *rest]))
     word = COMMANDS.get(typed) if not _path(ctx) else None
     if word is not None:
         return click.UsageError(f"{said}; did you mean {word!r}?", ctx)

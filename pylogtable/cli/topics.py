@@ -237,33 +237,55 @@ def promote(
     """
     if bool(topics) == all_topics:
         raise click.UsageError("give the topics, or --all-topics")
+    chosen = []
+    # All topics have to be copies before the first is promoted: that cannot be undone.
+    for argument in dict.fromkeys(topics or topic_names(session.open_store())):
+        if all_topics:
+            with continue_on_error(session, argument):
+                topic = session.open_topic(argument)
+                chosen.append((topic, topic.describe()))
+        else:
+            topic = session.open_topic(argument)
+            chosen.append((topic, topic.describe()))
+    copies = []
+    for topic, found in chosen:
+        if found.mirror is not None or found.copy_of is not None:
+            copies.append((topic, found))
+        elif all_topics:
+            note(session, f"{found.name} is no copy, and stays as it is")
+        else:
+            raise InvalidRequestError(
+                f"topic {found.name} is no copy of another one, and none of Kafka's. Nothing was "
+                "promoted"
+            )
+    ended = [end for _, found in copies if (end := _ended_by_promotion(found))]
+    if ended:
+        confirm("end for good: " + "; ".join(ended), yes, can_dry_run=False)
     promoted = []
-    for name in dict.fromkeys(topics or topic_names(session.open_store())):
-        with continue_on_error(session, name):
-            topic = session.open_topic(name)
-            found = topic.describe()
-            if all_topics and found.mirror is None and found.copy_of is None:
-                note(session, f"{name} is no copy, and stays as it is")
-            else:
-                promoted.append(_promoted(session, topic, found, force, yes))
+    for topic, found in copies:
+        with continue_on_error(session, found.name):
+            promoted.append(_promoted(session, topic, found, force))
     if session.is_json:
         print_json(promoted)
 
 
+def _ended_by_promotion(copy: TopicDescription) -> str | None:
+    """What a promotion ends, for people; None if it was promoted before."""
+    if copy.mirror is not None and copy.mirror.ended is None:
+        return f"the mirroring of {_summary(copy)}, a {copy.mirror}"
+    if copy.copy_of is not None and copy.copy_of.ended is None:
+        return f"the imports into {_summary(copy)}, a copy of {copy.copy_of.source}"
+    return None
+
+
 def _promoted(
-    session: Session, topic: Topic, before: TopicDescription, force: bool, yes: bool
+    session: Session, topic: Topic, before: TopicDescription, force: bool
 ) -> dict[str, Any]:
-    ended = None
-    if before.mirror is not None and before.mirror.ended is None:
-        ended = f"end the mirroring of {_summary(before)}, a {before.mirror}, for good"
-    elif before.copy_of is not None and before.copy_of.ended is None:
-        ended = f"end the imports into {_summary(before)}, a {before.copy_of}, for good"
-    if ended is not None:
-        confirm(ended, yes, can_dry_run=False)
     topic.promote(force=force)
     after = topic.describe()
     if not session.is_json:
-        told = "It was promoted before: topic" if ended is None else "Promoted topic"
+        is_repeat = _ended_by_promotion(before) is None
+        told = "It was promoted before: topic" if is_repeat else "Promoted topic"
         print(f"{told} {after.name}, now version {after.version}.")
         if after.copy_of is not None and after.copy_of.ended is None:
             print(f"It is still a {after.copy_of}. To append to it, promote it again.")

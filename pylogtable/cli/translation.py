@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from pylogtable.cli.flag_values import NoSuchValueError
-from pylogtable.cli.kafka_words import ARGUMENTS, EVERY, MODES, TOOLS, WORDS, Mode, Word
+from pylogtable.cli.kafka_words import (
+    ARGUMENTS,
+    EVERY,
+    FORMATS_OF_TOOLS,
+    MODES,
+    TOOLS,
+    WORDS,
+    Mode,
+    Word,
+)
 
 #: Options of which no value is shown.
 _SECRET = ("--storage-options", "--to-storage-options", "--other-storage-options",
@@ -219,8 +228,17 @@ def without_mode(mode: Mode, args: Sequence[str]) -> list[str]:
 
 def tool_named(typed: str) -> str | None:
     """Our command, or group of commands, for a program of Kafka's or kcat; "" is ours itself."""
-    name = typed.rpartition("/")[2]
-    return TOOLS.get(name.removesuffix(".sh").removesuffix(".bat"))
+    return TOOLS.get(_tool_name(typed))
+
+
+def words_of_tool(typed: str) -> list[str]:
+    """Our words for what such a program does without a flag."""
+    word = FORMATS_OF_TOOLS.get(_tool_name(typed))
+    return [] if word is None else [word]
+
+
+def _tool_name(typed: str) -> str:
+    return typed.rpartition("/")[2].removesuffix(".sh").removesuffix(".bat")
 
 
 def command_line(path: str, args: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ def promoted_text(source: CopyOf) -> str:
     return (
         f"this topic was a copy of {source_of(source)}, and was promoted in version "
         f"{source.ended}: it is a topic of its own since, and its offsets are no longer those of "
-        "its source. Nothing was imported. Import into a new topic: give another name (--name)"
+        "its source. To import into a new topic, give another name (--name)"
     )
 
 

@@ -21,6 +21,7 @@ from pylogtable.arguments import (
 )
 from pylogtable.errors import InvalidRequestError, LogTableError
 from pylogtable.format.schema import is_kafka_shaped
+from pylogtable.kafka.back_to_source import begin_back_to_source
 from pylogtable.kafka.client import REQUEST_SECONDS, KafkaClient, StoppedError
 from pylogtable.kafka.typed.options import ValueOptions, checked_value_options
 from pylogtable.kafka.typed.typed_export import RecordMaker
@@ -167,7 +168,8 @@ def export_topic(
     Keys, values, headers, partitions and timestamps (in milliseconds) are kept. Offsets are Kafka's
     own. The consumer `group` of this topic remembers how far the export is, so a repeat goes on. It
     is `kafka-export-` and the name of Kafka's topic by default. An export to a second cluster needs
-    a group of its own.
+    a group of its own. A copy of Kafka's topic that was promoted may be sent back to that topic: a
+    new group begins where it was promoted, with a warning.
     Delivery is at least once: a batch that was sent when the export was killed is sent again.
     `on_progress` gets the number of records sent so far, and `stop` ends an export that follows.
 
@@ -213,12 +215,12 @@ def export_topic(
         cluster, there = sink.describe()
     except StoppedError:
         return ExportReport(topic.name, into, group, 0, runtime.monotonic() - began, {})
-    _check_is_not_its_source(topic, cluster, into)
     if there < here:
         raise InvalidRequestError(
             f"topic {into!r} of Kafka has {there} partition(s), and {topic.name!r} has {here}. Add "
             "partitions in Kafka: records keep theirs"
         )
+    begin_back_to_source(topic, group, cluster, into)
     maker: RecordMaker | None = None
     if options is not None:  # raises now if the schemas cannot be used
         maker = RecordMaker(topic.name, topic.at().snapshot.info, options, into)
@@ -258,18 +260,4 @@ def _check_shape(topic: Topic, options: ValueOptions | None) -> None:
         raise InvalidRequestError(
             f"topic {topic.name!r} has Kafka's key, value and headers, which are bytes already: "
             "leave out --value-format (value_format=)"
-        )
-
-
-def _check_is_not_its_source(topic: Topic, cluster: str, kafka_topic: str) -> None:
-    """Raise if the topic would be sent to the topic of Kafka that it is a copy of: the import would
-    bring its records again, without end."""
-    source = topic.describe().copy_of
-    if source is None or source.ended is not None:
-        return
-    if (source.cluster, source.name) == (cluster, kafka_topic):
-        raise InvalidRequestError(
-            f"topic {topic.name!r} is a {source}. Its records are in that topic already: to send "
-            "them there would append all of them again. Give another topic of Kafka (--name), or "
-            "promote it first"
         )

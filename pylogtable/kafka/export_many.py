@@ -50,9 +50,9 @@ class ExportsReport:
 
 def export_topics(
     store: Store,
+    topics: Sequence[str] | None = None,
     *,
     bootstrap_servers: str,
-    topics: Sequence[str] | None = None,
     pattern: str | None = None,
     all_topics: bool = False,
     follow: bool = False,
@@ -66,6 +66,7 @@ def export_topics(
     r"""Send many topics of this store to topics of Kafka that have the same names, in this process:
     these `topics`, or those whose whole name matches `pattern`, or all.
 
+    >>> pylogtable.kafka.export_topics(store, ["eu", "us"], bootstrap_servers="broker:9092")
     >>> pylogtable.kafka.export_topics(store, all_topics=True, bootstrap_servers="broker:9092")
 
     The `options` are those of `export_topic`, and count for each topic. A topic that fails does not

@@ -53,9 +53,9 @@ class ImportsReport:
 
 def import_topics(
     store: Store,
+    topics: Sequence[str] | None = None,
     *,
     bootstrap_servers: str,
-    topics: Sequence[str] | None = None,
     pattern: str | None = None,
     all_topics: bool = False,
     follow: bool = False,
@@ -69,6 +69,7 @@ def import_topics(
     r"""Import many topics of Kafka under their names, in this process: these `topics`, or those
     whose whole name matches `pattern`, or all.
 
+    >>> pylogtable.kafka.import_topics(store, ["eu", "us"], bootstrap_servers="broker:9092")
     >>> pylogtable.kafka.import_topics(store, pattern=r"eu\..*", bootstrap_servers="broker:9092")
 
     The `options` are those of `import_topic`, and count for each topic. A topic that fails does not

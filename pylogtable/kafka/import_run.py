@@ -20,6 +20,7 @@ import pyarrow as pa
 from pylogtable.engine import AppendPlan, plan_append
 from pylogtable.errors import (
     CommitConflictError,
+    InvalidRequestError,
     StorageError,
     TopicExistsError,
     TopicNotFoundError,
@@ -126,6 +127,9 @@ class Import:
                     self._commit_next(threads)
                 except StoppedError:  # while the schema registry was away
                     break
+                except InvalidRequestError as error:
+                    self._explain_promotion(error)
+                    raise
                 now = self._now()
                 if (self._records, self._dead_letters) != before:
                     heard = now
@@ -290,6 +294,15 @@ class Import:
         )
         if len(copy.ends) < self._partitions:
             self._topic.alter(partitions=self._partitions)
+
+    def _explain_promotion(self, error: InvalidRequestError) -> None:
+        """Raise with what has come, if the topic was promoted under this import."""
+        copy = self._topic.describe().copy_of
+        if copy is not None and copy.ended is not None:
+            raise InvalidRequestError(
+                f"topic {self._name!r}: {error}. The {self._records:,} record(s) that this import "
+                "has brought before stay"
+            ) from error
 
     def _is_done(self) -> bool:
         if self._options.stop():

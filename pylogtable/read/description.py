@@ -103,11 +103,15 @@ class CopyStatus:
     address: str
     ended: int | None
 
+    @property
+    def source(self) -> str:
+        """What it is, or was, a copy of, for people."""
+        return source_name(self.kind, self.name, self.address)
+
     def __str__(self) -> str:
-        source = source_name(self.kind, self.name, self.address)
         if self.ended is not None:
-            return f"topic of its own since version {self.ended:,}; it was a copy of {source}"
-        return f"copy of {source}; only its import appends"
+            return f"topic of its own since version {self.ended:,}; it was a copy of {self.source}"
+        return f"copy of {self.source}; only its import appends"
 
 
 def copy_status(source: CopyOf | None) -> CopyStatus | None:

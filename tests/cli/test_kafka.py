@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pylogtable.cli import kafka as command
 from pylogtable.cli.many_topics import ImportsShown
 from pylogtable.cli.metrics import Metrics
 from pylogtable.kafka import ImportProgress
-from tests.cli.conftest import ROOT, Run
+from tests.cli.conftest import ROOT, AtTerminal, Run
 from tests.kafka.mock import MockCluster, mock_cluster
 from tests.library.kafka.test_import import made_by_an_earlier_release
 
@@ -60,17 +61,55 @@ def test_copy_takes_records_of_others_after_it_was_promoted(
 ) -> None:
     run(*arguments(cluster, source))
     of = f"copy of Kafka's topic {source!r} at {cluster.servers}"
-    run("produce", source, stdin="x\n").failed("append is refused", of, "topics promote")
+    way = f"for instance, run pylogtable topics promote {source}"
+    run("produce", source, stdin="x\n").failed("append is refused", of, way)
+    run("topics", "alter", source, "--partitions", 9).failed("alter is refused", of, way)
     assert f"Import: {of}" in run("topics", "describe", source).out
     [told] = run("topics", "describe", source, "--output", "json").json
     assert (told["copy_of"]["name"], told["copy_of"]["ended"]) == (source, None)
-    run("topics", "promote", source).failed("end the imports into", of, "add --yes")
+    run("topics", "promote", source).failed(
+        f"this would end for good: the imports into topic {source} (", f"a {of}; add --yes"
+    )
     done = run("topics", "promote", source, "--yes")
     assert done.out == f"Promoted topic {source}, now version 2.\n"
     again = run("topics", "promote", source)
     assert again.out == f"It was promoted before: topic {source}, now version 2.\n"
     assert run("produce", source, stdin="x\n").status == 0
     run(*arguments(cluster, source)).failed("was promoted in version 2", "--name")
+
+
+def test_what_many_imports_left_out_names_their_topics(run: Run, cluster: MockCluster) -> None:
+    names = cluster.new_topic(), cluster.new_topic()
+    for name in names:
+        cluster.producer.list_topics(name, timeout=30)
+    more = ["--topic", names[1], "--value-format", "json"]
+    done = run(*arguments(cluster, names[0]), *more)
+    for name in names:
+        assert f"\n{name}: not copied: " in f"\n{done.err}"
+
+
+def test_no_topic_is_promoted_if_one_of_them_is_missing_or_no_copy(
+    run: Run, at_terminal: AtTerminal, cluster: MockCluster, source: str
+) -> None:
+    run(*arguments(cluster, source))
+    run(*arguments(cluster, source), "--name", "second")
+    run("topics", "create", "other")
+    run("topics", "promote", source, "nope", "--yes").failed("there is no topic 'nope'")
+    run("topics", "promote", source, "other", "--yes").failed(
+        "topic other is no copy of another one, and none of Kafka's. Nothing was promoted"
+    )
+    asked = at_terminal("topics", "promote", source, "second", answer="n\n")
+    of = f"a copy of Kafka's topic '{source}' at {cluster.servers}"
+    size = r"\(4 records, [^)]*\)"
+    assert re.search(
+        rf"^This will end for good: the imports into topic {source} {size}, {of}; "
+        rf"the imports into topic second {size}, {of}\. Continue\? \[y/N\]",
+        asked.err,
+    )
+    described = run("topics", "describe", "--output", "json").json
+    assert [one["copy_of"] and one["copy_of"]["ended"] for one in described] == [None] * 3
+    done = run("topics", "promote", source, "second", "--yes")
+    assert done.out.count("Promoted topic ") == 2
 
 
 def test_all_copies_of_a_store_are_promoted(run: Run, cluster: MockCluster, source: str) -> None:
@@ -261,6 +300,11 @@ class TestManyTopics:
         assert told[0] == "t11: 1,000 records, lag 1,100"
         assert told[-1] == "and 2 more"
         assert len(told) == 11
+        shown.note_failed("t03")
+        shown.note_failed("new")
+        assert said[-1][0].endswith("lag 6,600, 2 failed")
+        shown.tell("t03", ImportProgress(2000, 2, 3.0, {}))
+        assert said[-1][0].endswith("lag 6,300, 1 failed")
 
 
 def test_errors_are_one_line(run: Run, cluster: MockCluster, source: str) -> None:

@@ -34,7 +34,7 @@ EXAMPLES = {
     "TOPIC": "clicks", "GROUP": "billing", "N": "1", "LIST": "0,1", "OFFSET": "1", "FORMAT": "%k",
     "HOST:PORT": "localhost:9092", "NAME=VALUE": "a.b=hush", "MS": "7000", "TEXT": ";",
     "CLASS": "org.acme.X", "PATTERN": "a.*", "FILE": "x.conf", "KEY": "k", "CODEC": "zstd",
-    "LEVEL": "read_uncommitted", "TYPE": "brokers",
+    "LEVEL": "read_uncommitted", "TYPE": "brokers", "URL": "http://registry:8081",
 }  # fmt: skip
 
 #: What is translated by a function: values, and our words.
@@ -75,6 +75,12 @@ TRANSLATED: dict[Any, list[tuple[list[str], list[str]]]] = {
     flag_values.names: [(["a,b", "c"], ["--unset", "a", "--unset", "b", "--unset", "c"])],
     flag_values.entity: [(["topics"], [])],
     flag_values.isolation: [(["read_committed"], [])],
+    flag_values.serdes: [
+        (["value=avro"], ["--value-format", "avro"]),
+        (["key=avro", "value=avro"], ["--key-format", "avro", "--value-format", "avro"]),
+    ],
+    flag_values.group_id: [(["group.id=g"], ["--group", "g"])],
+    flag_values.offset_reset: [],
 }  # fmt: skip
 
 #: Values that have no meaning here, and a part of the message.
@@ -90,6 +96,15 @@ REFUSED = [
     ("consume t -e --follow", "it ends at the last record; give it or --follow, not both"),
     ("groups describe billing --all-groups", "without GROUP it shows all groups"),
     ("consume t --max-messages", "it needs a value, N"),
+    ("consume t -s avro -r http://r:1", "kcat's -s avro: for values it is --value-format avro "
+     "--schema-registry URL, and for keys --key-format avro"),
+    ("consume t -s value=i", "kcat's -s value=i: it unpacks no numbers here"),
+    ("consume t --consumer-property auto.offset.reset=latest", "use --from latest; a group"),
+    ("tail t -X auto.offset.reset=earliest", "use --from earliest; a group"),
+    ("consume t --property schema.registry.url=http://r:1,print.key=true",
+     "use pylogtable consume --value-format avro --schema-registry http://r:1; json-schema"),
+    ("kafka-avro-console-consumer --topic t --from-beginning",
+     "type: pylogtable consume --value-format avro t --from earliest"),
 ]  # fmt: skip
 
 
@@ -191,6 +206,16 @@ def test_flag_without_our_meaning_says_what_to_type(
 @pytest.mark.parametrize(("line", "message"), REFUSED, ids=lambda value: value[:40])
 def test_value_without_our_meaning_says_what_to_do(run: Run, line: str, message: str) -> None:
     run(*shlex.split(line)).failed(message, status=2)
+
+
+def test_folder_that_is_called_like_a_serde_is_a_store(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYLOGTABLE_STORE")
+    monkeypatch.chdir(tmp_path)
+    run("consume", "t", "-s", "avro").failed("kcat's -s avro: for values", status=2)
+    pylogtable.open(tmp_path / "avro").create_topic("t").append(kafka("x", ["y"]))
+    assert run("consume", "t", "-s", "avro").out == "y\n"
 
 
 def test_our_own_flags_win_unless_the_table_says_when_they_do_not() -> None:

@@ -167,5 +167,5 @@ def test_copy_names_commands(run: Run, clicks: pylogtable.Topic, tmp_path: Path)
     copy = f"{tmp_path}/copy"
     assert run("mirror", "clicks", copy).status == 0
     told = run("topics", "alter", f"{copy}/clicks", "--partitions", 3)
-    told.failed("After a failover, run pylogtable topics promote first")
+    told.failed(f"After a failover, first run pylogtable topics promote {copy}/clicks")
     assert "promote()" not in told.err

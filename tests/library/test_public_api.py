@@ -95,8 +95,8 @@ SIGNATURES = {
     ],
     pylogtable.kafka.import_topics: [
         "store",
+        "topics",
         "*bootstrap_servers",
-        "*topics",
         "*pattern",
         "*all_topics",
         "*follow",
@@ -109,8 +109,8 @@ SIGNATURES = {
     ],
     pylogtable.kafka.export_topics: [
         "store",
+        "topics",
         "*bootstrap_servers",
-        "*topics",
         "*pattern",
         "*all_topics",
         "*follow",

@@ -358,7 +358,8 @@ class TestGuard:
                 cluster.produce(source, 1, [b"late"])
             return False
 
-        with pytest.raises(InvalidRequestError, match="was promoted in version"):
+        said = rf"^topic '{source}': .*was promoted in version .*The 4 record\(s\) that this import"
+        with pytest.raises(InvalidRequestError, match=said):
             imported(store, cluster, source, follow=True, stop=stop, linger_ms=50)
         assert store.topic(source).count() == 4
 

@@ -30,8 +30,8 @@ from pylogtable.kafka.topics_plan import Choice
 from pylogtable.runtime import Runtime
 from pylogtable.storage.memory import MemoryStore
 from pylogtable.store import Store
-from tests.builders import contents, kafka, limited, rows
-from tests.kafka.mock import MockCluster, mock_cluster
+from tests.builders import contents, ints, kafka, limited, make_store, rows
+from tests.kafka.mock import PARTITIONS, MockCluster, mock_cluster
 
 _numbers = itertools.count()
 
@@ -169,7 +169,8 @@ class TestImports:
         self, store: Store, cluster: MockCluster, prefix: str
     ) -> None:
         names = topics(cluster, prefix, "a", "b")
-        imported(store, cluster, topics=names, config={"retention.ms": -1})
+        how: dict[str, Any] = {"copy_settings": False, "config": {"retention.ms": -1}}
+        assert import_topics(store, names, bootstrap_servers=cluster.servers, **how).records == 2
         assert {store.topic(n).describe().config["retention.ms"] for n in names} == {"-1"}
 
     @pytest.mark.parametrize("name", ["name", "topic", "color"])
@@ -540,5 +541,62 @@ class TestExports:
         cluster.producer.list_topics(other, timeout=30)
         sent = export_topic(store.topic(a), bootstrap_servers=cluster.servers, kafka_topic=other)
         assert sent.records == 1
+
+    def test_promoted_copy_is_sent_back_from_where_it_was_promoted(
+        self, store: Store, cluster: MockCluster, prefix: str
+    ) -> None:
+        """What came from there is not sent there again; another topic of Kafka gets all."""
+        [a] = topics(cluster, prefix, "a")
+        imported(store, cluster, topics=[a])
+        copy = store.topic(a)
+        copy.promote()
+        copy.append(kafka("xy"))
+        ends = ", ".join(f"{n}: {int(n == 0)}" for n in range(PARTITIONS))
+        with pytest.warns(UserWarning, match=f"was promoted, at the offsets {ends}$"):
+            assert export_topic(copy, bootstrap_servers=cluster.servers).records == 2
+        copy.append(kafka("z"))
+        assert export_topic(copy, bootstrap_servers=cluster.servers).records == 1
+        assert imported(store, cluster, topics=[a], copy_settings=False).errors.keys() == {a}
+        again = import_topic(
+            store, a, name="again", bootstrap_servers=cluster.servers, copy_settings=False
+        )
+        assert again.records == 4
+        other = cluster.new_topic()
+        cluster.producer.list_topics(other, timeout=30)
+        all_of_it = export_topic(copy, bootstrap_servers=cluster.servers, kafka_topic=other)
+        assert all_of_it.records == 4
+
+    def test_copy_whose_promotion_is_no_longer_kept_is_not_sent_back_by_itself(
+        self, store: Store, objects: MemoryStore, cluster: MockCluster, prefix: str
+    ) -> None:
+        [a] = topics(cluster, prefix, "a")
+        imported(store, cluster, topics=[a])
+        copy = store.topic(a)
+        copy.promote()
+        for _ in range(70):  # there is a root behind it
+            copy.append(kafka("x", partition=ints(0)))
+        objects.delete(f"{a}/_manifest/{2:020d}.json")  # as a vacuum does
+        copy = make_store(objects).topic(a)
+        before = contents(objects)
+        how: dict[str, Any] = {"bootstrap_servers": cluster.servers, "group": "g"}
+        with pytest.raises(InvalidRequestError, match=r"position of group 'g' first"):
+            export_topic(copy, **how)
+        assert contents(objects) == before
+        copy.group("g").reset({0: 70, "*": "latest"})
+        assert export_topic(copy, **how).records == 1
+
+    def test_mirror_of_a_promoted_copy_is_not_sent_back_by_itself(
+        self, store: Store, cluster: MockCluster, prefix: str
+    ) -> None:
+        """Its versions are not those of the copy that was promoted."""
+        [a] = topics(cluster, prefix, "a")
+        imported(store, cluster, topics=[a])
         store.topic(a).promote()
-        assert export_topic(store.topic(a), bootstrap_servers=cluster.servers).records == 1
+        store.topic(a).append(kafka("x"))
+        store.topic(a).mirror(store, name="m")
+        mirror = store.topic("m")
+        mirror.promote()
+        for _ in range(3):
+            mirror.append(kafka("y"))
+        with pytest.raises(InvalidRequestError, match=r"position of group 'g' first"):
+            export_topic(mirror, bootstrap_servers=cluster.servers, kafka_topic=a, group="g")
