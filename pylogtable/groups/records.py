@@ -32,9 +32,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, from `Consumer.records`. If a topic has columns of its own, the key is that of its
-    key column, or a tuple if it has several, and the value is a dict of the other columns, without
-    `headers`. The value of a tombstone is None."""
+    """One record, from `Consumer.records`. If a topic has columns of its own, the key is that of
+    its key column, or a tuple if it has several, and the value is a dict of the other columns,
+    without `headers`. The value of a tombstone is None."""
 
     topic: str
     partition: int
