@@ -103,7 +103,6 @@ class Producer(Closing):
         self._work = Condition(self._lock)
         self._progress = Condition(self._lock)
         self._unseen = UnseenErrors()
-        self._open = ProducerBatch(1, self._unseen)
         self._settled = 0
         self._urgent = 0
         self._broken: BaseException | None = None
@@ -113,6 +112,7 @@ class Producer(Closing):
         self._was_silent = False
         self._is_ended = False  # closing, broken, or a record was refused
         self._thread = Thread(target=self._run, name=f"producer of {self.topic_name}", daemon=True)
+        self._open = ProducerBatch(1, self._unseen, self._thread)
         self._thread.start()
 
     def __repr__(self) -> str:
@@ -376,7 +376,7 @@ class Producer(Closing):
                     left = self._linger - (self._log.runtime.monotonic() - batch.began)
                     is_due = batch.size_bytes >= self._batch_bytes or batch.number <= self._urgent
                     if lingered or left <= 0 or is_due or self._closing:
-                        self._open = ProducerBatch(batch.number + 1, self._unseen)
+                        self._open = ProducerBatch(batch.number + 1, self._unseen, self._thread)
                         self._progress.notify_all()
                         return batch
                     lingered = not self._work.wait(left)

@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures._base import FINISHED, RUNNING
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Condition
+from threading import Condition, Thread, current_thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from pylogtable.append.records import (
     ranges_of,
 )
 from pylogtable.append.shaping import Int32s
+from pylogtable.errors import InvalidRequestError
 from pylogtable.times import from_us
 
 _logger = logging.getLogger(__name__)
@@ -182,8 +183,9 @@ class UnseenErrors:
 class ProducerBatch:
     """What a producer puts into one commit, in the order it was sent."""
 
-    def __init__(self, number: int, unseen: UnseenErrors) -> None:
+    def __init__(self, number: int, unseen: UnseenErrors, thread: Thread) -> None:
         self.number = number
+        self._thread = thread  # the one that settles it
         self.unseen = unseen
         self.sent: list[Sent] = []
         #: The last of `sent`, if it can take more records.
@@ -240,14 +242,25 @@ class ProducerBatch:
 
     def waiters(self, future: SendFuture[Any]) -> list[Any]:
         """Who waits for this future in `concurrent.futures.wait` or `as_completed`."""
+        self.check_can_wait()
         return self._waiters.setdefault(future, [])
 
     @property
     def is_settled(self) -> bool:
         return self._outcome is not None
 
+    def check_can_wait(self) -> None:
+        """Raise if the outcome is not known and this is the thread that brings it."""
+        if self._outcome is None and current_thread() is self._thread:
+            raise InvalidRequestError(
+                "a callback cannot wait for a record that is not committed yet, in result() or "
+                "otherwise: it would wait for itself forever. Give that record a callback of its "
+                "own: send(..., on_delivery=...)"
+            )
+
     def outcome(self, timeout: float | None) -> Delivered | BaseException:
         if self._outcome is None:
+            self.check_can_wait()
             with self.condition:
                 self.condition.wait_for(lambda: self._outcome is not None, timeout)
         if self._outcome is None:
@@ -296,7 +309,9 @@ class SendFuture(Future[Value]):
 
     def result(self, timeout: float | None = None) -> Value:
         """Wait for the commit, and return the place in the log. Raises the error if the append
-        failed, and `concurrent.futures.TimeoutError` after `timeout` seconds."""
+        failed, and `concurrent.futures.TimeoutError` after `timeout` seconds. In a callback of the
+        producer, a record that is not committed yet raises `InvalidRequestError`: nobody would
+        commit it."""
         error = self.exception(timeout)
         if error is not None:
             raise error
@@ -313,6 +328,7 @@ class SendFuture(Future[Value]):
         """Wait for the commit in a running event loop; returns and raises what `result` does."""
         from asyncio import wrap_future
 
+        self._batch.check_can_wait()
         return wrap_future(self).__await__()
 
     def failure(self, outcome: Delivered | BaseException) -> BaseException | None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pylogtable.append.sent_values import converters
 from pylogtable.append.shaping import Int32s
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
 from pylogtable.format.model import TopicInfo
@@ -57,6 +58,8 @@ class RecordShape:
         self.topic = topic
         self.fields = list(file_schema(topic.fields))[2:]
         self.names = [field.name for field in self.fields]
+        own = [field for field in self.fields if field.name != HEADERS]
+        self._converters = converters(own)
         self.is_kafka_shaped = is_kafka_shaped(pa.schema(self.fields))
         #: True if a record with just a key and a value is `(key, value, None, None, None)`.
         self.is_kafka_row = self.is_kafka_shaped and self.names == ["key", "value", HEADERS]
@@ -65,12 +68,15 @@ class RecordShape:
         self, columns: Mapping[str, Any], partition: int | None, time_us: int | None
     ) -> tuple[RecordTuple, int]:
         """A record and about how many bytes it takes. Raises for obvious mistakes: unknown columns,
-        bad headers, unknown partitions."""
+        bad headers, unknown partitions, fields that a struct does not have."""
         given = {name: value for name, value in columns.items() if value is not None}
         self._check_names(given)
         if self.is_kafka_shaped:
             for name in ("key", "value"):
                 given[name] = as_bytes(name, given.get(name))
+        for name, convert in self._converters.items():
+            if name in given:
+                given[name] = convert(given[name])
         if HEADERS in given:
             given[HEADERS] = _headers(given[HEADERS])
         size = sum(map(_size, given.values())) + OVERHEAD_BYTES

@@ -23,6 +23,7 @@ from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.lag import measure_lag
 from pylogtable.groups.listener import Listener
 from pylogtable.groups.member import Member
+from pylogtable.groups.one_thread import Turn, in_turn, one_thread
 from pylogtable.groups.options import ConsumerOptions, check_count
 from pylogtable.groups.polling import Polling
 from pylogtable.groups.positions_plan import check_metadata, check_offsets
@@ -39,6 +40,7 @@ MAX_LATE_READS = 3
 
 
 @operations
+@one_thread
 class Consumer(Polling):
     """Reads a topic as a member of a consumer group. `topic.consumer()` makes one.
 
@@ -94,6 +96,7 @@ class Consumer(Polling):
         #: True if the view is the newest one, which the next read need not ask for.
         self._has_looked = False
         self._is_closed = False
+        self._turn: Turn | None = Turn()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"partitions {list(self._tenures)}"
@@ -279,6 +282,7 @@ class Consumer(Polling):
     def _look_is_due(self) -> bool:
         return self._runtime.monotonic() >= self._look_again_at
 
+    @in_turn
     def _look(self) -> None:
         if not self._is_closed:
             self._update_assignment(find_positions=False)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pylogtable.groups.delivery import Batch
 from pylogtable.groups.errand import Errand
+from pylogtable.groups.one_thread import Turn, in_turn
 from pylogtable.groups.options import check_count, check_timeout
 from pylogtable.groups.records import Records
 from pylogtable.operation import Closing, operations
@@ -39,6 +40,8 @@ class Polling(Closing):
     _follow: bool
     _is_closed: bool
     _errand: Errand[Any] | None = None
+    #: None in a consumer that is one of several of another.
+    _turn: Turn | None
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Yield batches up to the end of the log, or forever with `follow=True`."""
@@ -68,6 +71,7 @@ class Polling(Closing):
         cancelled, no record is lost: the next poll returns what this one would have."""
         return self._shown(await self._apoll(timeout, max_records))
 
+    @in_turn
     def records(self) -> Records:
         """The records one by one, for `for` and `async for`, to the end of the log or forever as in
         an iteration over the consumer.
@@ -120,7 +124,11 @@ class Polling(Closing):
             left = ends_at - self._runtime.monotonic()
             return min(pause, left) if left > 0 else None
 
-        return partial(self._read_batch, count, ends_at), pause_before
+        return partial(self._read_in_turn, count, ends_at), pause_before
+
+    @in_turn
+    def _read_in_turn(self, count: int, ends_at: float) -> Batch:
+        return self._read_batch(count, ends_at)
 
     def _pause(self, seconds: float) -> None:
         """Wait for new records, at most this long."""
@@ -150,9 +158,9 @@ class Polling(Closing):
     async def _in_thread(
         self, work: Callable[[], Result], give_back: Callable[[Result], None]
     ) -> Result:
-        """Run work of this consumer in a thread, after any that was cancelled before."""
-        if self._errand is not None:
-            await asyncio.to_thread(self._errand.wait)
+        """Run work of this consumer in a thread, after any other and any that was cancelled."""
+        while (before := self._errand) is not None and not before.is_over.is_set():
+            await asyncio.to_thread(before.wait)
         errand = Errand(work, give_back)
         self._errand = errand
         return await errand.result()

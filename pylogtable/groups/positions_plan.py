@@ -98,7 +98,9 @@ def plan_commit(
             raise CommitConflictError(
                 f"partition {partition} of group {group!r} was moved by another client: its "
                 f"position was {_text(before)} and is {_text(found)} now. positions() shows where "
-                "the group is; commit again from there."
+                "the group is; commit again from there. If several consumers read for this group, "
+                'give each a name, such as member="worker-a": they share the partitions then. A '
+                "consumer without one reads them all."
             )
     return next_state("commit", state, {}, offsets, metadata, now_ms)
 

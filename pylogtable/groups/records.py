@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from functools import reduce
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.schema import (
     HEADERS,
     OFFSET,
     PARTITION,
-    RESERVED,
     TIMESTAMP,
     column_schema,
     is_kafka_shaped,
@@ -31,8 +32,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, from `Consumer.records`. If a topic has columns of its own, the value is a dict
-    of these, without `headers`. The key is that of its key column, or a tuple if it has several."""
+    """One record, from `Consumer.records`. If a topic has columns of its own, the key is that of
+    its key column, or a tuple if it has several, and the value is a dict of the other columns,
+    without `headers`. The value of a tombstone is None."""
 
     topic: str
     partition: int
@@ -94,12 +96,11 @@ def records_of(topic: str, info: TopicInfo, table: pa.Table) -> Iterator[Consume
     if is_kafka_shaped(column_schema(info.fields, None)):
         keys, values = column("key"), column("value")
     else:
-        own = [n for n in table.column_names if n not in RESERVED and n != HEADERS]
         keys = repeat(None, rows)
         if info.key:
             parts = [column(name) for name in info.key]
             keys = parts[0] if len(parts) == 1 else zip(*parts, strict=True)
-        values = table.select(own).to_pylist() if own else ({} for _ in range(rows))
+        values = _values(info, table)
     return map(
         ConsumerRecord._make,
         zip(
@@ -113,6 +114,28 @@ def records_of(topic: str, info: TopicInfo, table: pa.Table) -> Iterator[Consume
             strict=True,
         ),
     )
+
+
+def _values(info: TopicInfo, table: pa.Table) -> Iterator[dict[str, Any] | None]:
+    """The columns of each row that are no key, and None for a tombstone [REC-3]. With a part of the
+    columns a tombstone cannot be told from a record that has no value in them."""
+    wanted = [f.name for f in info.fields if f.name not in info.key and f.name != HEADERS]
+    own = [name for name in table.column_names if name in wanted]
+    values = table.select(own).to_pylist() if own else [{} for _ in range(table.num_rows)]
+    may_be_tombstone = own and info.key and len(own) == len(wanted)
+    if not may_be_tombstone or not all(table[name].null_count for name in own):
+        return iter(values)
+    is_null = [_all_null(table.select(names)) for names in (own, info.key)]
+    return (
+        None if no_value and not no_key else value
+        for value, no_value, no_key in zip(values, *is_null, strict=True)
+    )
+
+
+def _all_null(table: pa.Table) -> list[bool]:
+    """Whether all columns of a row are null."""
+    found: list[bool] = reduce(pc.and_, map(pc.is_null, table.columns)).to_pylist()
+    return found
 
 
 def _times(column: pa.ChunkedArray) -> Iterator[datetime]:

@@ -26,6 +26,7 @@ from pylogtable.groups.fetcher import Fetcher
 from pylogtable.groups.followed_topics import FollowedTopics
 from pylogtable.groups.heart import Heart
 from pylogtable.groups.member import LONGEST_PAUSE_SECONDS
+from pylogtable.groups.one_thread import Turn, one_thread
 from pylogtable.groups.options import ConsumerOptions, check_count
 from pylogtable.groups.polling import Polling
 from pylogtable.groups.report import GroupLag
@@ -47,6 +48,7 @@ OpenConsumer = Callable[[str, ConsumerOptions, Heart], Consumer]
 
 
 @operations
+@one_thread
 class StoreConsumer(Polling):
     """Reads several topics as a member of a consumer group. `store.consumer()` makes one.
 
@@ -71,6 +73,7 @@ class StoreConsumer(Polling):
         self._follow = options.follow
         self._runtime = runtime
         self._is_closed = False
+        self._turn = Turn()
         self._columns = options.columns
         self._needs_more = False  # for records
         self._failure: LogTableError | None = None
@@ -82,6 +85,7 @@ class StoreConsumer(Polling):
 
         def open_one(name: str, is_new: bool) -> Consumer:
             consumer = open_consumer(name, options, heart)
+            consumer._turn = None  # it is part of this one
             if is_new:
                 # In a topic that came later, every record is new.
                 consumer._start = replace(consumer._start, first_new=0)
@@ -94,7 +98,7 @@ class StoreConsumer(Polling):
         self._empty_at: dict[str, float] = {}
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"topics {self.topics()}"
+        state = "closed" if self._is_closed else f"topics {sorted(self._consumers)}"
         return f"<StoreConsumer of {self._topics!r} in group {self.group!r}, {state}>"
 
     def topics(self) -> list[str]:

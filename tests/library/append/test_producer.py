@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import wait as wait_for_all
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -20,6 +22,7 @@ from pylogtable import (
     CommitConflictError,
     InvalidRequestError,
     Producer,
+    RecordFuture,
     SchemaMismatchError,
     StorageError,
     Topic,
@@ -196,6 +199,42 @@ def test_callbacks_may_send_but_not_flush(topic: Topic, caplog: pytest.LogCaptur
     assert "would wait for itself forever" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda sent: sent.result(),
+        lambda sent: sent.result(timeout=FOREVER_MS),
+        lambda sent: sent.exception(),
+        lambda sent: wait_for_all([sent]),
+        lambda sent: asyncio.run(awaited(sent)),
+    ],
+)
+def test_callback_that_waits_for_a_record_is_refused(
+    topic: Topic, wait: Callable[[Any], object]
+) -> None:
+    """No other thread would commit that record."""
+    refused: list[str] = []
+    with topic.producer(linger_ms=FOREVER_MS, batch_bytes=1) as producer:
+
+        def told(error: BaseException | None, metadata: Any) -> None:
+            sent = producer.send(key="b", partition=0)
+            try:
+                wait(sent)
+            except InvalidRequestError as found:
+                refused.append(str(found))
+
+        first = producer.send(key="a", partition=0, on_delivery=told)
+        first.add_done_callback(lambda done: refused.append(str(done.result().offset)))
+        assert first.result(timeout=60).offset == 0
+    assert "would wait for itself forever" in refused[0]
+    assert refused[1] == "0"  # one that is done waits for nothing
+    assert len(rows(topic.read())) == 2
+
+
+async def awaited(sent: RecordFuture) -> Any:
+    return await sent
+
+
 def test_timestamps(topic: Topic, clock: Clock, producer: Producer) -> None:
     given = producer.send(key="k", value="v", timestamp=at(-5), partition=0)
     in_ms = producer.send(key="k", value="v", timestamp=1_000, partition=0)
@@ -250,6 +289,71 @@ def test_table_shaped_topics_take_columns_by_name(store: Store) -> None:
     for n, future in enumerate(futures):
         row = by_place[future.result()[:2]]
         assert (row["id"], row["value"], row["tags"]) == (n, n / 2, ["x"] * n)
+
+
+NESTED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("s", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        ("l", pa.list_(pa.struct([("x", pa.int32())]))),
+        ("m", pa.map_(pa.string(), pa.struct([("x", pa.int32())]))),
+        ("n", pa.list_(pa.int32())),
+        ("t", pa.list_(pa.string())),
+        ("at", pa.timestamp("us", "UTC")),
+        ("wall", pa.timestamp("us")),
+        ("times", pa.list_(pa.timestamp("us", "UTC"))),
+        ("day", pa.date32()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"s": {"a": 1, "zzz": 2}}, "'s'.*no field 'zzz'; it has a, b"),
+        ({"s": {"A": 1}}, "no field 'A'"),
+        ({"s": {b"a": 1}}, "no field b'a'"),
+        ({"s": (1, "x", 3)}, "not a dict of its fields"),
+        ({"s": {"a": 1.5}}, "1.5 is not a whole number"),
+        ({"l": [{"x": 1, "y": 2}]}, "'l'.*no field 'y'"),
+        ({"m": {"k": {"y": 2}}}, "'m'.*no field 'y'"),
+        ({"m": [("k", {"y": 2})]}, "no field 'y'"),
+        ({"m": [1]}, "not a dict, nor a list of pairs"),
+        ({"n": [1.5]}, "1.5 is not a whole number"),
+        ({"t": "word"}, "'word' is not a list"),
+        ({"at": datetime(2024, 1, 1)}, "'at'.*has no time zone; add one"),
+        ({"at": 1.5}, "1.5 is not a time: give a datetime or milliseconds"),
+        ({"at": True}, "True is not a time"),
+        ({"at": 10**18}, "is it in milliseconds"),
+        ({"wall": at(0)}, "has a time zone, and the column has none"),
+        ({"times": [datetime(2024, 1, 1)]}, "has no time zone"),
+        ({"day": 5}, "5 is not a date"),
+        ({"day": at(0)}, "give value.date"),
+    ],
+)
+def test_value_that_arrow_would_change_is_refused(
+    store: Store, wrong: dict[str, Any], why: str
+) -> None:
+    topic = store.create_topic("t", 1, NESTED)
+    with topic.producer() as producer, pytest.raises(SchemaMismatchError, match=why):
+        producer.send(id=1, **wrong)
+    assert rows(topic.read()) == []
+
+
+def test_nested_values_and_times_arrive_as_they_were_sent(store: Store) -> None:
+    topic = store.create_topic("t", 1, NESTED)
+    now = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+    now_ms = int(now.timestamp() * 1000)
+    row = {"s": {"a": 1}, "l": [{"x": 1}, None], "m": {"k": {"x": 2}}, "n": [1, None], "t": ["w"]}
+    times = {"at": now, "wall": now.replace(tzinfo=None), "times": [now, None], "day": now.date()}
+    numbers = {"at": now_ms, "wall": now_ms, "times": [now_ms, None]}
+    with topic.producer() as producer:
+        producer.send(**row, **times, timestamp=now_ms)
+        producer.send(**numbers)
+    first, second = rows(topic.read())
+    wanted = {**row, **times, "s": {"a": 1, "b": None}, "m": [("k", {"x": 2})], "timestamp": now}
+    assert {name: first[name] for name in wanted} == wanted
+    assert {name: second[name] for name in numbers} == {name: times[name] for name in numbers}
 
 
 @pytest.mark.parametrize(

@@ -239,3 +239,17 @@ def test_half_of_a_batch_is_kept_when_a_loop_is_cancelled(topic: Topic) -> None:
         return seen + [value async for batch in consumer for value in values(batch)]
 
     assert sorted(run(read())) == sorted(values(topic.read().read_all()))
+
+
+def test_tasks_take_turns(topic: Topic) -> None:
+    async def read() -> list[bytes]:
+        with topic.consumer("g", max_records=1) as consumer:
+            await consumer.apoll(max_records=1)
+            consumer.seek(0, 0)
+            consumer.seek(1, 0)
+            tables = await asyncio.gather(*(consumer.apoll() for _ in range(10)))
+            await asyncio.gather(*(consumer.acommit() for _ in range(3)))
+            return [value for table in tables for value in values(table)]
+
+    assert sorted(run(read())) == sorted(values(topic.read().read_all()))
+    assert topic.group("g").positions() == {0: 5, 1: 5}

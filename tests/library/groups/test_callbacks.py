@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -233,3 +234,73 @@ def test_consumer_is_not_moved_inside_of_a_callback(topic: Topic, method: str) -
 def test_callbacks_must_be_functions(topic: Topic) -> None:
     with pytest.raises(InvalidRequestError, match="`on_revoke` must be a function"):
         topic.consumer("g", on_revoke="commit")  # type: ignore[arg-type]
+
+
+def in_thread(work: Callable[[], object]) -> str:
+    """The error of this work in another thread."""
+    found = []
+
+    def run() -> None:
+        try:
+            work()
+            found.append("")
+        except InvalidRequestError as error:
+            found.append(str(error))
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_second_thread_is_refused_while_one_is_in_the_consumer(topic: Topic) -> None:
+    """The first is in a callback, which may use the consumer itself."""
+    errors: list[str] = []
+
+    def assigned(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+        works = (
+            consumer.poll,
+            lambda: next(iter(consumer)),
+            consumer.commit,
+            lambda: consumer.seek(0, 0),
+            consumer.positions,
+            consumer.records,
+        )
+        errors.extend(in_thread(work) for work in works)
+        consumer.seek(0, 2)
+
+    consumer = topic.consumer("g", "a", on_assign=assigned)
+    assert len(drain(consumer)) == 18
+    assert len(errors) == 6
+    assert all("used by two threads at once" in error for error in errors)
+    assert in_thread(consumer.commit) == ""  # one after the other they may
+
+
+def test_consumer_of_topics_refuses_a_second_thread(topic: Topic, store: Store) -> None:
+    fill(store.create_topic("u", partitions=1), 5)
+    errors: list[str] = []
+
+    def assigned(consumer: Any, partitions: Any) -> None:
+        errors.extend(in_thread(work) for work in (consumer.poll, consumer.commit))
+        consumer.commit({name: dict.fromkeys(mine, 0) for name, mine in partitions.items()})
+
+    consumer = store.consumer("g", ["t", "u"], member="a", on_assign=assigned)
+    assert consumer.poll().num_rows
+    assert len(errors) == 4
+    assert all("used by two threads at once" in error for error in errors)
+    consumer.close()
+
+
+def test_close_waits_for_its_turn(topic: Topic) -> None:
+    """So a thread can end the loop of another."""
+    closing: list[Thread] = []
+
+    def assigned(consumer: Consumer, partitions: tuple[int, ...]) -> None:
+        closing.append(Thread(target=consumer.close))
+        closing[0].start()
+
+    consumer = topic.consumer("g", "a", on_assign=assigned)
+    assert consumer.poll(max_records=1).num_rows == 1
+    closing[0].join()
+    with pytest.raises(InvalidRequestError, match="is closed"):
+        consumer.poll()

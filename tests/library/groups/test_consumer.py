@@ -571,3 +571,12 @@ def test_with_block_that_raises_commits_nothing(topic: Topic) -> None:
     with pytest.raises(ZeroDivisionError), topic.consumer("g") as consumer:
         raise ZeroDivisionError(consumer.poll())
     assert topic.groups() == []
+
+
+def test_second_nameless_consumer_is_told_how_to_share_the_partitions(topic: Topic) -> None:
+    topic.append(kafka(["k"]))
+    one, other = topic.consumer("g"), topic.consumer("g")
+    assert len(drain(one)) == len(drain(other))
+    one.commit()
+    with pytest.raises(CommitConflictError, match='member="worker-a": they share the partitions'):
+        other.commit()

@@ -71,18 +71,41 @@ def test_records_of_a_topic_with_columns_have_them_as_their_value(
     (record,) = consumer.records()
     assert (record.topic, record.partition, record.offset) == ("t", 0, 0)
     assert record.key == (4, "eu")
-    whole = {"id": 4, "region": "eu", "amount": 2.5}
-    assert record.value == whole  # with its key, whatever was asked for
+    assert record.value == {"amount": 2.5}
     consumer.seek(0, 0)
     assert consumer.poll().column_names == (columns or topic.schema.names)
 
 
 def test_key_of_one_column_is_its_value_and_without_a_key_there_is_none(store: Store) -> None:
-    for name, key, expected in (("one", "id", 4), ("none", (), None)):
+    for name, key, expected, value in (("one", "id", 4, {}), ("none", (), None, {"id": 4})):
         topic = store.create_topic(name, schema={"id": pa.int64()}, key=key)
         topic.append(pa.table({"id": [4]}))
         (record,) = topic.consumer("g").records()
-        assert (record.key, record.value, record.headers) == (expected, {"id": 4}, ())
+        assert (record.key, record.value, record.headers) == (expected, value, ())
+
+
+def test_value_of_a_tombstone_is_none(store: Store) -> None:
+    schema = {"id": pa.int64(), "amount": pa.float64(), "note": pa.string()}
+    topic = store.create_topic("t", schema=schema, key="id")
+    table = {
+        "id": [1, 2, 3, None],
+        "amount": [2.5, None, None, None],
+        "note": [None, "", None, None],
+    }
+    topic.append(pa.table({**table, "partition": [0] * 4}))
+    found = [(record.key, record.value) for record in topic.consumer("g").records()]
+    assert found == [
+        (1, {"amount": 2.5, "note": None}),
+        (2, {"amount": None, "note": ""}),
+        (3, None),
+        (None, {"amount": None, "note": None}),  # without a key it is none [REC-3]
+    ]
+    some = [record.value for record in topic.consumer("some", columns=["amount"]).records()]
+    assert some == [{"amount": 2.5}, {"amount": None}, {"amount": None}, {"amount": None}]
+    unkeyed = store.create_topic("u", schema=schema)
+    unkeyed.append(pa.table({"id": pa.array([None], pa.int64())}))
+    (record,) = unkeyed.consumer("g").records()
+    assert record.value == {"id": None, "amount": None, "note": None}
 
 
 def test_commit_inside_of_the_loop_commits_what_was_handed_out(topic: Topic) -> None:
