@@ -70,6 +70,8 @@ _PHRASES = (
     (r"Store\.groups\(\) lists the groups", "pylogtable groups list lists the groups"),
     (r"after its last poll\(\)", "after it last asked for records"),
     (r"poll\(\) (joins again|begins)", r"it \1"),
+    (r" If several consumers read for this group, give each a name, such as member=\"worker-a\": "
+     r"they share the partitions then\. A consumer without one reads them all\.", ""),
     (r"Call poll\(\) to join, and commit what it returns", "It joins when it asks for records"),
     (r"`config` \(([^)]*)\) is for copies with retention='own'",
      r"--config (\1) is for copies with --retention own"),

@@ -31,6 +31,9 @@ ONLY_IN_PYTHON = (
     "partition §: the first row has offset §",  # rows with offsets of their own
     "the last txn of app id",
     "a callback cannot call",
+    "a callback cannot wait",
+    "this consumer is used by two threads",
+    "§ has a time zone, and the column has none",
     ", or keep the offsets with",
     "txn § of app id",
     "expected_last=§ is given",
