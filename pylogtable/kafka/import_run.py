@@ -33,6 +33,12 @@ from pylogtable.kafka.background import Aside
 from pylogtable.kafka.batch import Batch, Batching, BytesBatch
 from pylogtable.kafka.client import StoppedError, advised
 from pylogtable.kafka.import_groups import ImportedGroups
+from pylogtable.kafka.import_notices import (
+    not_guarded,
+    transaction_is_open,
+    unused_settings,
+    unused_timestamp,
+)
 from pylogtable.kafka.import_plan import (
     Copy,
     check_import,
@@ -43,7 +49,6 @@ from pylogtable.kafka.import_plan import (
     positions_to_begin,
     positions_to_resume,
     settings_left_out,
-    settings_not_in_force,
     settings_to_copy,
 )
 from pylogtable.kafka.import_report import ImportOptions, ImportProgress, ImportReport
@@ -116,7 +121,8 @@ class Import:
             return ImportReport(self._name, 0, 0, seconds, {}, left_out=self._settings_left_out)
         self._topic = opened
         self._warn_of_unused()
-        self._warn_of_waiting(waiting)
+        if waiting:
+            warnings.warn(transaction_is_open(waiting), stacklevel=3)
         self._reached = self._begin(bounds)
         self._targets = {number: high for number, (_, high) in bounds.items()}
         refreshed = heard = self._now()
@@ -198,34 +204,13 @@ class Import:
         return self._store.topic(self._name)
 
     def _warn_of_unused(self) -> None:
-        """Warn of options that count for a new topic only, and that this topic does not follow.
-        This comes before the first commit, so that an error made of it changes nothing."""
+        """Before the first commit, so that an error made of a warning changes nothing."""
         options = self._options
-        if options.config:
-            in_force = self._topic.describe().config
-            for name, value in settings_not_in_force(options.config, in_force).items():
-                warnings.warn(
-                    f"--config {name}={value} is not used: topic {self._name!r} exists, and keeps "
-                    f"{name}={in_force[name]}. To change it: pylogtable topics alter {self._name} "
-                    f"--config {name}={value}",
-                    stacklevel=4,
-                )
+        texts = unused_settings(self._name, options.config, self._topic.describe().config)
         if options.from_timestamp_ms is not None and self._topic.last_txn(self._app_id) is not None:
-            warnings.warn(
-                f"--from-timestamp is not used: topic {self._name!r} has been imported before, and "
-                "goes on where it ends. To begin at another time, import under another --name",
-                stacklevel=4,
-            )
-
-    def _warn_of_waiting(self, waiting: Mapping[int, int]) -> None:
-        if waiting:
-            places = ", ".join(f"{count:,} of partition {n}" for n, count in waiting.items())
-            warnings.warn(
-                f"a transaction is open in Kafka. The offsets from its first record on are not "
-                f"imported now: {places}. Import again when it has ended, or use --follow "
-                "(follow=True)",
-                stacklevel=4,
-            )
+            texts.append(unused_timestamp(self._name))
+        for text in texts:
+            warnings.warn(text, stacklevel=4)
 
     def _starts(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         when = self._options.from_timestamp_ms
@@ -285,13 +270,7 @@ class Import:
         if self._is_guarded:
             self._topic._guard(self._copy_of, partitions=self._partitions)
             return
-        warnings.warn(
-            f"topic {self._name!r} is a copy that an earlier release has made, and nothing keeps "
-            "other programs from appending to it: one record of theirs ends the import for good. "
-            "To guard it, import with --guard (guard=True); earlier releases of pylogtable can no "
-            "longer write to it then",
-            stacklevel=5,
-        )
+        warnings.warn(not_guarded(self._name), stacklevel=5)
         if len(copy.ends) < self._partitions:
             self._topic.alter(partitions=self._partitions)
 
