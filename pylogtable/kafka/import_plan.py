@@ -75,6 +75,18 @@ def check_source(copy: Copy, source: CopyOf) -> None:
         raise InvalidRequestError(f"topic {copy.name!r}: {promoted_text(known)}")
 
 
+def check_not_promoted(
+    error: InvalidRequestError, name: str, copy_of: CopyOf | None, records: int
+) -> None:
+    """Raise the error of a running import with what it has brought, if its topic was promoted
+    meanwhile."""
+    if copy_of is not None and copy_of.ended is not None:
+        raise InvalidRequestError(
+            f"topic {name!r}: {error}. The {records:,} record(s) that this import has brought "
+            "before stay"
+        ) from error
+
+
 def check_import(copy: Copy, partitions: int) -> None:
     """Raise if the topic is neither empty nor a copy that nobody else has written to. `partitions`
     is how many Kafka's topic has."""

@@ -42,6 +42,7 @@ from pylogtable.kafka.import_notices import (
 from pylogtable.kafka.import_plan import (
     Copy,
     check_import,
+    check_not_promoted,
     check_same_topic,
     check_shape,
     check_source,
@@ -134,7 +135,8 @@ class Import:
                 except StoppedError:  # while the schema registry was away
                     break
                 except InvalidRequestError as error:
-                    self._explain_promotion(error)
+                    copy_of = self._topic.at().snapshot.info.copy_of
+                    check_not_promoted(error, self._name, copy_of, self._records)
                     raise
                 now = self._now()
                 if (self._records, self._dead_letters) != before:
@@ -273,15 +275,6 @@ class Import:
         warnings.warn(not_guarded(self._name), stacklevel=5)
         if len(copy.ends) < self._partitions:
             self._topic.alter(partitions=self._partitions)
-
-    def _explain_promotion(self, error: InvalidRequestError) -> None:
-        """Raise with what has come, if the topic was promoted under this import."""
-        copy = self._topic.describe().copy_of
-        if copy is not None and copy.ended is not None:
-            raise InvalidRequestError(
-                f"topic {self._name!r}: {error}. The {self._records:,} record(s) that this import "
-                "has brought before stay"
-            ) from error
 
     def _is_done(self) -> bool:
         if self._options.stop():

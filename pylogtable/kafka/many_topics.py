@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from pylogtable.errors import InvalidRequestError, LogTableError
+from pylogtable.events import log_event
 from pylogtable.kafka.client import StoppedError
 from pylogtable.kafka.side_by_side import Ended, Share, SideBySide
 from pylogtable.kafka.topics_plan import Choice
 from pylogtable.runtime import Runtime
+
+_logger = logging.getLogger(__name__)
 
 #: The longest wait for topics that end, so that a stop is noticed soon.
 WAIT_SECONDS = 0.2
@@ -50,7 +54,7 @@ class ManyTopics(Generic[Report]):
         runtime = Runtime()
         side = SideBySide(self._work, runtime, self.follow, self.look_seconds, self.job)
         wanted = set(self._first_look())
-        looked = runtime.monotonic()
+        looked = said = runtime.monotonic()
         done: set[str] = set()
         try:
             while not self.stop() and (self.follow or not done >= wanted):
@@ -58,6 +62,11 @@ class ManyTopics(Generic[Report]):
                 for one in side.ended(WAIT_SECONDS):
                     self._note(one)
                     done.add(one.topic)
+                # Each error is told once: nobody would notice later that nothing is done any more.
+                is_idle = bool(wanted) and wanted <= self.errors.keys()
+                if self.follow and is_idle and runtime.monotonic() - said > self.look_seconds:
+                    said = runtime.monotonic()
+                    self._say_that_all_have_failed(len(wanted))
                 is_due = runtime.monotonic() - looked > self.look_seconds
                 if is_due and self.follow and self.choice.may_grow:
                     wanted.update(self._later_look())
@@ -66,6 +75,17 @@ class ManyTopics(Generic[Report]):
             self._is_closing = True
             for one in side.wait():
                 self._note(one)
+
+    def _say_that_all_have_failed(self, topics: int) -> None:
+        log_event(
+            _logger,
+            logging.WARNING,
+            "nothing is done: all %(topics)s topics of this %(job)s have failed, and are tried "
+            "again every %(seconds)s seconds",
+            topics=topics,
+            job=self.job,
+            seconds=self.look_seconds,
+        )
 
     def _first_look(self) -> list[str]:
         if not self.choice.may_grow:

@@ -527,6 +527,17 @@ class TestExports:
             running.until(lambda: sent == {f"{prefix}a": 1, f"{prefix}b": 2})
         assert running.report.records == 3
 
+    def test_it_is_said_again_and_again_that_all_topics_have_failed(
+        self, objects: MemoryStore, cluster: MockCluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        quick = limited(Store(objects, Runtime()), kafka_look_seconds=0.05)  # type: ignore[arg-type]
+        told: list[object] = []
+        how: dict[str, Any] = {"topics": ["x", "y"], "on_end": lambda *one: told.append(one)}
+        said = "nothing is done: all 2 topics of this export have failed"
+        with Following(export_topics, quick, cluster.servers, **how) as running:
+            running.until(lambda: caplog.text.count(said) >= 3)
+        assert len(told) == 2
+
     def test_copy_is_not_sent_to_the_topic_that_it_is_a_copy_of(
         self, store: Store, cluster: MockCluster, prefix: str
     ) -> None:
