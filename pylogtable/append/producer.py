@@ -139,13 +139,14 @@ class Producer(Closing):
         """Send one record: `key` and `value` as bytes or text, or the topic's columns by name.
         Columns that are not named are null. The future gives partition, offset and timestamp.
 
-        Headers are pairs of a name and bytes, or a dict. Obvious mistakes raise at once. Other
-        mistakes fail the future of the record; without an app id, they affect no other record.
-        Waits while two batches are full.
+        Headers are pairs of a name and bytes, or a dict. A number is milliseconds, as `timestamp`
+        and for a column of times. Obvious mistakes raise at once. Other mistakes fail the
+        future of the record; without an app id, they affect no other record. Waits while two
+        batches are full.
 
         `on_delivery(error, metadata)` is called once the outcome is known, always in the producer's
-        thread. One of the two is None. Keep it short: the next batch waits for it. A record that is
-        refused at once has no delivery.
+        thread. One of the two is None. Keep it short: the next batch waits for it. It may send, but
+        not wait for that. A record that is refused at once has no delivery.
         """
         if self._owner is not _Process.mark:
             self._refuse_in_child()
