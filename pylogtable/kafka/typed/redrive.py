@@ -34,7 +34,13 @@ from pylogtable.errors import (
 from pylogtable.format.guard_rules import guard_of
 from pylogtable.format.model import Field
 from pylogtable.kafka.topics_plan import REDRIVEN
-from pylogtable.kafka.typed.columns_plan import KAFKA_OFFSET, KAFKA_PARTITION, Evolution, is_typed
+from pylogtable.kafka.typed.columns_plan import (
+    KAFKA_OFFSET,
+    KAFKA_PARTITION,
+    ORIGINS,
+    Evolution,
+    is_typed,
+)
 from pylogtable.kafka.typed.dead_letters import SCHEMA, dead_letters_of
 from pylogtable.kafka.typed.options import checked_value_options
 from pylogtable.kafka.typed.typed_import import Decoders, Patience, TypedRowsMaker
@@ -161,7 +167,7 @@ class _Redrive:
         redriven, reasons = 0, Counter[str]()
         dead = self._dead()
         patience = Patience(follow=False, stop=stop, pause=Runtime().pause)
-        maker = TypedRowsMaker(decoders, patience, self._plan())
+        maker = TypedRowsMaker(decoders, patience, self._plan(), self._origins())
         for window in self._windows(dead):
             if stop():
                 break
@@ -176,6 +182,14 @@ class _Redrive:
             dict(reasons.most_common()),
             self._dry_run,
         )
+
+    def _origins(self) -> dict[str, str]:
+        """Of which fields columns with a prefix are, as the last import has noted it."""
+        for app_id in self._copy.at().snapshot.txns:
+            made = self._copy.txn(app_id)
+            if made is not None and isinstance(made.note, dict) and "value_format" in made.note:
+                return dict(made.note.get(ORIGINS, {}))
+        return {}
 
     def _dead(self) -> Int64s:
         """The offsets of the dead letters whose newest record is no tombstone."""

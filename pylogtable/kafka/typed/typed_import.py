@@ -14,13 +14,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.engine import AppendPlan, Staged, Stager
-from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.errors import InvalidRequestError, StorageError, TopicNotFoundError
 from pylogtable.format.config import stored_config
 from pylogtable.format.model import TopicInfo
 from pylogtable.kafka.batch import Batch
 from pylogtable.kafka.client import StoppedError
 from pylogtable.kafka.rows import last_places
-from pylogtable.kafka.typed.columns_plan import Evolution, check_same_options, plan_evolution
+from pylogtable.kafka.typed.columns_plan import (
+    ORIGINS,
+    Evolution,
+    check_same_options,
+    noted_origins,
+    plan_evolution,
+)
 from pylogtable.kafka.typed.dead_letters import DeadLetters, letters_of
 from pylogtable.kafka.typed.options import FAIL, ValueOptions
 from pylogtable.kafka.typed.typed_rows import (
@@ -106,23 +112,28 @@ Evolve = Callable[[Evolution], AppendPlan]
 class TypedRowsMaker:
     """Makes rows of a typed topic of rows of Kafka. The topic gets the columns that they need."""
 
-    def __init__(self, decoders: Decoders, patience: Patience, plan: AppendPlan) -> None:
+    def __init__(
+        self,
+        decoders: Decoders,
+        patience: Patience,
+        plan: AppendPlan,
+        origins: dict[str, str] | None = None,
+    ) -> None:
         self._decoders = decoders
         self._patience = patience
+        self._origins = {} if origins is None else origins
         self.plan = plan
 
     def make(self, rows: pa.RecordBatch, evolve: Evolve) -> TypedRows:
         """The rows, and what is left of them. `evolve` adds and widens columns of the topic, and
         returns the plan of an append after that."""
         values, keys = self._patience.ask(lambda: self._decoders.decode(rows))
-        named, dead = named_values(values, self.plan.info)
+        named, dead = named_values(values, self.plan.info, self._origins)
         named_by_key: list[Named] | None = None
         if keys is not None:
             named_by_key, more = named_keys(keys)
             dead = [*more, *dead]
-        evolution = plan_evolution(self.plan.info, [one.types for one in named])
-        if evolution:
-            self.plan = evolve(evolution)
+        dead += self._evolve(named, evolve)
         return typed_rows(
             rows,
             named,
@@ -131,6 +142,22 @@ class TypedRowsMaker:
             self.plan.info,
             refuses_null_keys=stored_config(self.plan.info.config).is_compacted,
         )
+
+    def _evolve(self, named: list[Named], evolve: Evolve) -> list[Dead]:
+        """The topic gets the columns of all schemas at once, or if it refuses that, of one after
+        the other. The values of those that it refuses are dead."""
+        evolution = plan_evolution(self.plan.info, [one.types for one in named])
+        if not evolution:
+            return []
+        try:
+            self.plan = evolve(evolution)
+        except TopicNotFoundError:
+            raise
+        except InvalidRequestError as error:
+            if len(named) == 1:
+                return named[0].dead(f"its columns were refused: {error}")
+            return [each for one in named for each in self._evolve([one], evolve)]
+        return []
 
 
 def _by_first(dead: list[Dead]) -> list[Dead]:
@@ -191,8 +218,8 @@ class TypedBatch:
     def _evolved(self, evolution: Evolution) -> AppendPlan:
         """Rows are shaped for the columns of one version: those that come now are staged anew, for
         the same commit."""
+        plan = self.evolve(evolution)  # the topic may refuse it
         self._staged.append(self._stager.finish())
-        plan = self.evolve(evolution)
         self._stager = self._begin(plan)
         return plan
 
@@ -235,22 +262,31 @@ class TypedImport:
         self._app_id = app_id
         self._kafka_id = kafka_id
         self._letters: DeadLetters | None = None
+        #: Of which fields the columns with a prefix are; see `ValueNames`.
+        self.origins: dict[str, str] = {}
+
+    @property
+    def formats(self) -> dict[str, Any]:
+        """What the last commit of dead letters tells a redrive."""
+        options = self.options
+        return {"value_format": options.value_format, "key_format": options.key_format}
 
     @property
     def note(self) -> dict[str, Any]:
         """What the last commit of an import tells the next one, and a redrive."""
-        options = self.options
-        return {"value_format": options.value_format, "key_format": options.key_format}
+        origins = noted_origins(self.origins)
+        return {**self.formats, ORIGINS: origins} if origins else self.formats
 
     def check_options(self, copy: Topic, info: TopicInfo, note: Any) -> None:
         """Raise if the copy was made with other options. `note` is that of its last commit."""
         made_by = note if isinstance(note, dict) and "value_format" in note else None
-        asked = {**self.note, "keep_raw": self.options.keep_raw}
+        asked = {**self.formats, "keep_raw": self.options.keep_raw}
         check_same_options(copy.name, info, made_by, asked)
+        self.origins = {**self.origins, **(made_by or {}).get(ORIGINS, {})}
 
     def positions(self, copy: Topic, ends: Mapping[int, int]) -> dict[int, int]:
         """Where a copy with these ends goes on: behind its last dead letters."""
-        note = {**self.note, "kafka_id": self._kafka_id}
+        note = {**self.formats, "kafka_id": self._kafka_id}
         self._letters = DeadLetters(self._store, copy, self._app_id, note)
         return self._letters.positions(ends)
 
@@ -263,7 +299,7 @@ class TypedImport:
     ) -> TypedBatch:
         """The rows of the next commit, of a copy with these ends."""
         assert self._letters is not None
-        maker = TypedRowsMaker(self.decoders, self.patience, plan)
+        maker = TypedRowsMaker(self.decoders, self.patience, plan, self.origins)
         return TypedBatch(maker, self._letters, ends, encoders, evolve, self.options.on_error)
 
     def bury(self, letters: Sequence[pa.RecordBatch]) -> int:

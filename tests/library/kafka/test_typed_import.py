@@ -210,6 +210,90 @@ def test_fields_that_differ_only_in_case(feed: Feed) -> None:
     assert rows(feed.copy.read(), "id", "value_ID") == [(1, 2), (None, 3)]
 
 
+def test_new_fields_of_several_schemas_differ_only_in_case(feed: Feed) -> None:
+    """One batch brings them: the columns of one are there for the next one."""
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.imported()
+    for name in ("userId", "userid", "value_userid"):
+        feed.send(record((name, "string")), {name: name})
+    assert (feed.imported().dead_letters, feed.imported().records) == (0, 0)
+    names = ("userId", "value_userid", "value_value_userid")
+    assert rows(feed.copy.read(), *names)[1:] == [
+        ("userId", None, None),
+        (None, "userid", None),
+        (None, None, "value_userid"),
+    ]
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_column_with_a_prefix_is_of_one_field_only(feed: Feed, is_later: bool) -> None:
+    one, other = record(("offset", "string")), record(("value_offset", "string"))
+    for schema in (one, other) if is_later else (other, one):
+        feed.send(schema, {schema["fields"][0]["name"]: schema["fields"][0]["name"]})
+        feed.imported()
+    first, second = ("offset", "value_offset") if is_later else ("value_offset", "offset")
+    assert rows(feed.copy.read(), "value_offset", "value_value_offset") == [
+        (first, None),
+        (None, second),
+    ]
+
+
+def nested(kind: str, inner: Any) -> Any:
+    return {
+        "array": {"type": "array", "items": inner},
+        "map": {"type": "map", "values": inner},
+    }.get(kind, inner)
+
+
+@pytest.mark.parametrize("kind", ["struct", "array", "map"])
+def test_struct_with_fields_that_differ_only_in_case(feed: Feed, kind: str) -> None:
+    """No column can have it. Records that have none of it are whole."""
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.imported()
+    value = {"struct": (c := {"x": 1, "X": 2}), "array": [c], "map": {"k": c}}[kind]
+    inner = nested(kind, record(("x", "int"), ("X", "int"), name="Inner"))
+    feed.send(record(("id", "long"), ("c", inner)), {"id": 2, "c": value}, {"id": 3, "c": None})
+    report = feed.imported()
+    assert (report.records, report.dead_letters) == (1, 1)
+    (reason,) = rows(feed.letters.read(), "reason")
+    assert "'c' with a struct whose fields 'x' and 'X' differ only in case, and no to" in reason
+    assert rows(feed.copy.read(), "id") == [1, 3]
+
+
+@pytest.mark.parametrize("levels", [31, 60, 200])
+def test_schema_that_is_nested_too_deep(feed: Feed, levels: int) -> None:
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.imported()
+    inner, value = "int", 1
+    for _ in range(levels):
+        inner, value = nested("array", inner), [value]  # type: ignore[list-item, assignment]
+    feed.send(record(("deep", inner)), {"deep": value}, {"deep": None})
+    feed.send(V1, {"id": 2, "amount": None})
+    report = feed.imported()
+    assert report.records in (1, 2)
+    assert report.records + report.dead_letters == 3
+    assert "deep" in rows(feed.letters.read(), "reason")[0]
+    assert feed.imported().records == 0
+
+
+def test_json_is_damaged_in_its_record_only(feed: Feed) -> None:
+    good = [b'{"a": %d, "c": {"x": %d}}' % (number, number) for number in range(100)]
+    bad = [b'{"c": {"X": 1}, "a": 1}', b'{"a": "odd"}', b'{"a":%s1%s}' % (b"[" * 60, b"]" * 60),
+           b"[" * 400 + b"]" * 400, b'{"a":' * 3000 + b"1" + b"}" * 3000, b'{"a": [1]}',
+           b'{"c": {"y": 1, "Y": 2}}', b'{"new": {"y": 1, "Y": 2}}']  # fmt: skip
+    clashing = b'{"offset": 1, "value_offset": 2}'
+    for text in (*bad, *good, clashing):
+        feed.raw(text)
+    report = feed.imported(value_format="json", schema_registry=None)
+    assert (report.records, report.dead_letters) == (len(good) + 1, len(bad))
+    assert rows(feed.letters.read(), "kafka_offset") == list(range(len(bad)))
+    assert rows(feed.copy.read(), "value_offset", "value_value_offset")[-1] == (2, 1)
+    for text in (*bad, *good):
+        feed.raw(text)
+    report = feed.imported(value_format="json", schema_registry=None)
+    assert (report.records, report.dead_letters) == (len(good), len(bad))
+
+
 class TestKeys:
     KEY = record(("region", "string"), ("number", "int"), name="Key")
 
