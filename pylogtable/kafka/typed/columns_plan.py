@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.format.model import TopicInfo
+from pylogtable.format.model import Field, TopicInfo
 from pylogtable.format.schema import (
     HEADERS,
     HEADERS_TYPE,
@@ -193,6 +194,16 @@ def plan_evolution(info: TopicInfo, schemas: Iterable[Mapping[str, pa.DataType]]
             elif widens(has[name], wire) and name not in info.key:
                 (plan.add if name in plan.add else plan.widen)[name] = has[name] = wire
     return plan
+
+
+def evolved_info(info: TopicInfo, evolution: Evolution) -> TopicInfo:
+    """The topic as it would be then."""
+    kept = [
+        msgspec.structs.replace(one, type=evolution.widen.get(one.name, one.type))
+        for one in info.fields
+    ]
+    added = [Field(name=name, type=wire) for name, wire in evolution.add.items()]
+    return msgspec.structs.replace(info, fields=(*kept, *added))
 
 
 def new_columns(

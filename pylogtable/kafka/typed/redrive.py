@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -32,13 +31,13 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.format.guard_rules import guard_of
-from pylogtable.format.model import Field
 from pylogtable.kafka.topics_plan import REDRIVEN
 from pylogtable.kafka.typed.columns_plan import (
     KAFKA_OFFSET,
     KAFKA_PARTITION,
     ORIGINS,
     Evolution,
+    evolved_info,
     is_typed,
 )
 from pylogtable.kafka.typed.dead_letters import SCHEMA, dead_letters_of
@@ -316,10 +315,4 @@ class _Redrive:
             target.alter(**evolution.arguments())
             return plan_append(target)
         plan = self._plan()
-        kept = [
-            msgspec.structs.replace(one, type=evolution.widen.get(one.name, one.type))
-            for one in plan.info.fields
-        ]
-        added = [Field(name=name, type=wire) for name, wire in evolution.add.items()]
-        info = msgspec.structs.replace(plan.info, fields=(*kept, *added))
-        return replace(plan, info=info)
+        return replace(plan, info=evolved_info(plan.info, evolution))

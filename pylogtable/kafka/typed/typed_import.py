@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from pylogtable.kafka.typed.columns_plan import (
     ORIGINS,
     Evolution,
     check_same_options,
+    evolved_info,
     noted_origins,
     plan_evolution,
 )
@@ -107,6 +109,8 @@ class Patience:
 
 
 Evolve = Callable[[Evolution], AppendPlan]
+#: The same for a topic that nobody has.
+Change = Callable[[Evolution], TopicInfo]
 
 
 class TypedRowsMaker:
@@ -127,37 +131,60 @@ class TypedRowsMaker:
     def make(self, rows: pa.RecordBatch, evolve: Evolve) -> TypedRows:
         """The rows, and what is left of them. `evolve` adds and widens columns of the topic, and
         returns the plan of an append after that."""
-        values, keys = self._patience.ask(lambda: self._decoders.decode(rows))
-        named, dead = named_values(values, self.plan.info, self._origins)
-        named_by_key: list[Named] | None = None
-        if keys is not None:
-            named_by_key, more = named_keys(keys)
-            dead = [*more, *dead]
-        dead += self._evolve(named, evolve)
-        return typed_rows(
-            rows,
-            named,
-            named_by_key,
-            _by_first(dead),
-            self.plan.info,
-            refuses_null_keys=stored_config(self.plan.info.config).is_compacted,
-        )
 
-    def _evolve(self, named: list[Named], evolve: Evolve) -> list[Dead]:
-        """The topic gets the columns of all schemas at once, or if it refuses that, of one after
-        the other. The values of those that it refuses are dead."""
-        evolution = plan_evolution(self.plan.info, [one.types for one in named])
-        if not evolution:
-            return []
-        try:
+        def change(evolution: Evolution) -> TopicInfo:
             self.plan = evolve(evolution)
-        except TopicNotFoundError:
-            raise
-        except InvalidRequestError as error:
-            if len(named) == 1:
-                return named[0].dead(f"its columns were refused: {error}")
-            return [each for one in named for each in self._evolve([one], evolve)]
-        return []
+            return self.plan.info
+
+        decoded = self._patience.ask(lambda: self._decoders.decode(rows))
+        return made_rows(rows, decoded, self.plan.info, self._origins, change)
+
+
+def made_rows(
+    rows: pa.RecordBatch,
+    decoded: tuple[Values, Values | None],
+    info: TopicInfo,
+    origins: dict[str, str],
+    change: Change,
+) -> TypedRows:
+    """The rows of a topic with these columns, which `change` adds to and widens."""
+    values, keys = decoded
+    named, dead = named_values(values, info, origins)
+    named_by_key: list[Named] | None = None
+    if keys is not None:
+        named_by_key, more = named_keys(keys)
+        dead = [*more, *dead]
+    info, refused = _evolved(info, named, change)
+    return typed_rows(
+        rows,
+        named,
+        named_by_key,
+        _by_first([*dead, *refused]),
+        info,
+        refuses_null_keys=stored_config(info.config).is_compacted,
+    )
+
+
+def _evolved(
+    info: TopicInfo, named: Sequence[Named], change: Change
+) -> tuple[TopicInfo, list[Dead]]:
+    """The topic gets the columns of all schemas at once, or if it refuses that, of one after the
+    other. The values of those that it refuses are dead."""
+    evolution = plan_evolution(info, [one.types for one in named])
+    if not evolution:
+        return info, []
+    try:
+        return change(evolution), []
+    except TopicNotFoundError:
+        raise
+    except InvalidRequestError as error:
+        if len(named) == 1:
+            return info, named[0].dead(f"its columns were refused: {error}")
+    dead: list[Dead] = []
+    for one in named:
+        info, more = _evolved(info, [one], change)
+        dead += more
+    return info, dead
 
 
 def _by_first(dead: list[Dead]) -> list[Dead]:
@@ -283,6 +310,11 @@ class TypedImport:
         asked = {**self.formats, "keep_raw": self.options.keep_raw}
         check_same_options(copy.name, info, made_by, asked)
         self.origins = {**self.origins, **(made_by or {}).get(ORIGINS, {})}
+
+    def rows_of(self, rows: pa.RecordBatch, info: TopicInfo) -> TypedRows:
+        """What would become of these rows in a new topic with these columns."""
+        decoded = self.patience.ask(lambda: self.decoders.decode(rows))
+        return made_rows(rows, decoded, info, self.origins, partial(evolved_info, info))
 
     def positions(self, copy: Topic, ends: Mapping[int, int]) -> dict[int, int]:
         """Where a copy with these ends goes on: behind its last dead letters."""
