@@ -22,7 +22,7 @@ from pylogtable.format.schema import (
     to_arrow,
     widens,
 )
-from pylogtable.kafka.values.nesting import why_no_column
+from pylogtable.kafka.values.nesting_plan import why_no_column
 
 KEY, VALUE = "key", "value"
 #: The id of the schema that the value was written with. It is null if and only if Kafka's value is.

@@ -13,7 +13,8 @@ from functools import partial
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError
-from pylogtable.format.model import TopicInfo
+from pylogtable.format.model import Field, TopicInfo
+from pylogtable.format.schema import from_arrow
 from pylogtable.kafka.client import StoppedError
 from pylogtable.kafka.import_report import ImportOptions
 from pylogtable.kafka.rows import last_places, rows_of
@@ -23,7 +24,6 @@ from pylogtable.kafka.typed.options import FAIL
 from pylogtable.kafka.typed.typed_import import TypedImport
 from pylogtable.kafka.typed.typed_rows import Values, first_dead
 from pylogtable.kafka.values.decoder import Decoder
-from pylogtable.topics.column_types import make_fields
 
 #: Enough to see the schemas that are in use; whatever comes later adds its columns.
 MESSAGES = 1_000
@@ -114,8 +114,8 @@ class FirstLook:
         if not self._rows:
             return
         rows = _joined(self._rows)
-        fields = make_fields(schema)
-        info = TopicInfo(fields=fields, key=tuple(key), partitions=1, created_at_ms=0)
+        fields = (Field(name=one.name, type=from_arrow(one.type)) for one in schema)
+        info = TopicInfo(fields=tuple(fields), key=tuple(key), partitions=1, created_at_ms=0)
         made = self._typed.rows_of(rows, info)
         if not made.dead:
             return

@@ -129,7 +129,13 @@ class _Redrive:
         self._name = name
         self._dry_run = dry_run
         self._now = Runtime().monotonic
-        self._copy = store.topic(name)
+        try:
+            self._copy = store.topic(name)
+        except TopicNotFoundError:
+            raise TopicNotFoundError(
+                f"there are no dead letters of {name!r}, because there is no topic {name!r} in "
+                f"{store.url}: give the name of the copy that an import has made"
+            ) from None
         try:
             self._letters = store.topic(dead_letters_of(name))
         except TopicNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from pylogtable.engine import AppendPlan, Staged, Stager
 from pylogtable.errors import InvalidRequestError, StorageError, TopicNotFoundError
+from pylogtable.events import log_event
 from pylogtable.format.config import stored_config
 from pylogtable.format.model import TopicInfo
 from pylogtable.kafka.batch import Batch
@@ -29,7 +31,7 @@ from pylogtable.kafka.typed.columns_plan import (
     noted_origins,
     plan_evolution,
 )
-from pylogtable.kafka.typed.dead_letters import DeadLetters, letters_of
+from pylogtable.kafka.typed.dead_letters import DeadLetters, first_reason, letters_of
 from pylogtable.kafka.typed.options import FAIL, ValueOptions
 from pylogtable.kafka.typed.typed_rows import (
     Dead,
@@ -47,6 +49,10 @@ from pylogtable.topic import Topic
 
 #: How long to wait for a registry that is away.
 AGAIN_SECONDS = 1.0
+#: An import that follows may have dead letters all the time; a log need not say so more often.
+TOLD_SECONDS = 60.0
+
+_logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -281,6 +287,7 @@ class TypedImport:
         patience: Patience,
         app_id: str,
         kafka_id: str | None,
+        now: Callable[[], float],
     ) -> None:
         self.options = options
         self.decoders = Decoders.of(options)
@@ -289,6 +296,9 @@ class TypedImport:
         self._app_id = app_id
         self._kafka_id = kafka_id
         self._letters: DeadLetters | None = None
+        self._now = now
+        self._buried = 0
+        self._told: float | None = None
         #: Of which fields the columns with a prefix are; see `ValueNames`.
         self.origins: dict[str, str] = {}
 
@@ -337,4 +347,20 @@ class TypedImport:
     def bury(self, letters: Sequence[pa.RecordBatch]) -> int:
         """Append dead letters. This comes before the commit of the records around them."""
         assert self._letters is not None
-        return self._letters.append(letters) if letters else 0
+        count = self._letters.append(letters) if letters else 0
+        self._buried += count
+        now = self._now()
+        is_silent = self._told is None or now - self._told >= TOLD_SECONDS
+        if count and is_silent and self.patience.follow:  # any other import ends with a report
+            self._told = now
+            log_event(
+                _logger,
+                logging.WARNING,
+                "%(dead_letters)s of the records so far are in topic %(topic)s, not in the copy. "
+                "The first one now: %(reason)s",
+                dead_letters=self._buried,
+                store=self._store.url,
+                topic=self._letters.name,
+                reason=first_reason(letters),
+            )
+        return count

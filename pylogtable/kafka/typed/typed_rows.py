@@ -23,7 +23,7 @@ from pylogtable.kafka.typed.columns_plan import (
     stored_type,
 )
 from pylogtable.kafka.typed.fitting import fitted, valid
-from pylogtable.kafka.values.nesting import why_no_column
+from pylogtable.kafka.values.nesting_plan import why_no_column
 
 #: The id of a schema that comes from a file.
 NO_ID = 0

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pylogtable.format.json_bytes import is_nested_deeper
 from pylogtable.kafka.values.batches import BATCH, Found, Part, convert_all, together
-from pylogtable.kafka.values.nesting import MAX_LEVELS, alike_fields
+from pylogtable.kafka.values.nesting_plan import MAX_LEVELS, alike_fields
 
 _REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 _EMPTY = pa.struct([])

@@ -135,6 +135,8 @@ def test_topic_without_dead_letters(store: Store) -> None:
     store.create_topic("t").append(kafka("x"))
     with pytest.raises(TopicNotFoundError, match="has no dead letters"):
         redrive(store, "t", schema_registry="http://127.0.0.1:1")
+    with pytest.raises(TopicNotFoundError, match="there are no dead letters of 'nope'"):
+        redrive(store, "nope", schema_registry="http://127.0.0.1:1")
     with pytest.raises(InvalidRequestError, match="`store` must be a store"):
         redrive("t", "t")  # type: ignore[arg-type]
 

@@ -525,6 +525,32 @@ class TestDeadLetters:
         assert rows(feed.letters.read(), "kafka_offset") == [1, 2, 3]
         assert feed.letters.version == version + 1
 
+    def test_they_are_told_once_a_minute(
+        self, feed: Feed, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Not with each commit: an import that follows may have them all the time."""
+        feed.send(V1, {"id": 1, "amount": None})
+        feed.raw(b"damaged")
+        sent = 1
+
+        def stop() -> bool:
+            nonlocal sent
+            letters = feed.letters.count() if len(feed.store.topics()) == 2 else 0
+            if letters == sent < 3:
+                sent += 1
+                feed.raw(b"damaged")
+            return letters == 3
+
+        with caplog.at_level("WARNING", "pylogtable"):
+            report = feed.imported(follow=True, stop=stop, linger_ms=50)
+        (told,) = [one for one in caplog.records if "dead-letters" in one.getMessage()]
+        assert (report.dead_letters, feed.letters.version) == (3, 3)
+        reason = rows(feed.letters.read(), "reason")[0]
+        assert told.getMessage() == (
+            f"1 of the records so far are in topic {feed.topic}-dead-letters, not in the copy. The "
+            f"first one now: {reason}"
+        )
+
     def test_dead_letters_of_another_topic_are_refused(self, feed: Feed) -> None:
         """They would hide records: those of this topic at the same offsets."""
         feed.send(V1, {"id": 1, "amount": None})
@@ -626,6 +652,12 @@ class TestRefused:
             ({"value_format": "xml"}, "`value_format` must be one of avro"),
             ({"value_format": None}, r"`schema_registry` .--schema-registry. is given without"),
             ({"key_schema": "x"}, "without `key_format`"),
+            ({"value_schema": "x"}, r"`schema_registry` .* and `value_schema` .* together"),
+            (
+                {"value_format": "json", "key_format": "avro", "key_schema": "x"},
+                r"`schema_registry` .* and `key_schema` .* together",
+            ),
+            ({"schema_registry": None}, "--schema-registry or --value-schema"),
             ({"on_error": "ignore"}, "`on_error` must be 'dead-letter' or 'fail'"),
             ({"keep_raw": "yes"}, "`keep_raw` must be True or False"),
         ],
