@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, StorageError
+from pylogtable.format.model import Field, TopicInfo
+from pylogtable.format.schema import from_arrow
 from pylogtable.kafka import import_topic
+from pylogtable.kafka.rows import HEADERS
+from pylogtable.kafka.typed.columns_plan import Evolution, evolved_info, new_columns
+from pylogtable.kafka.typed.typed_import import made_rows
+from pylogtable.kafka.values.decoder import Decoded, DecodedGroup
 from pylogtable.store import Store
 from tests.builders import rows
 from tests.kafka.mock import MockCluster, mock_cluster
@@ -258,6 +265,48 @@ def test_struct_with_fields_that_differ_only_in_case(feed: Feed, kind: str) -> N
     (reason,) = rows(feed.letters.read(), "reason")
     assert "'c' with a struct whose fields 'x' and 'X' differ only in case, and no to" in reason
     assert rows(feed.copy.read(), "id") == [1, 3]
+
+
+def test_columns_that_a_topic_refuses_are_those_of_their_schema_only() -> None:
+    """Whatever its reason is."""
+    text = pa.array(["x"])
+    groups = tuple(
+        DecodedGroup(
+            number, np.array([number - 1]), pa.StructArray.from_arrays([text], [name]), True
+        )
+        for number, name in ((1, "good"), (2, "bad"), (3, "fine"))
+    )
+    headers = pa.array([[]] * 3, HEADERS)
+    none = pa.nulls(3, pa.binary())
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([0] * 3, pa.int32()),
+            "offset": pa.array(range(3), pa.int64()),
+            "timestamp": pa.array([0] * 3, pa.timestamp("us", "UTC")),
+            "key": none,
+            "value": pa.array([b"x"] * 3),
+            "headers": headers,
+        }
+    )
+    schema, key = new_columns(None, None, keep_raw=False)
+    fields = tuple(Field(name=one.name, type=from_arrow(one.type)) for one in schema)
+    info = TopicInfo(fields=fields, key=tuple(key), partitions=1, created_at_ms=0)
+    now = [info]
+
+    def change(evolution: Evolution) -> TopicInfo:
+        if "bad" in evolution.add:
+            raise InvalidRequestError("the topic is full")
+        now[0] = evolved_info(now[0], evolution)
+        return now[0]
+
+    made = made_rows(batch, (Decoded(groups, ()), None), info, {}, change)
+    assert made.rows.select(["offset", "good", "fine"]).to_pylist() == [
+        {"offset": 0, "good": "x", "fine": None},
+        {"offset": 2, "good": None, "fine": "x"},
+    ]
+    assert [(dead.row, dead.reason) for dead in made.dead] == [
+        (1, "its columns were refused: the topic is full")
+    ]
 
 
 @pytest.mark.parametrize("levels", [31, 60, 200])
