@@ -110,7 +110,8 @@ class Import:
         self._typed: TypedImport | None = None
         if options.values is not None:
             patience = Patience(options.follow, options.stop, runtime.pause)
-            self._typed = TypedImport(store, options.values, patience, self._app_id, self._kafka_id)
+            given = store, options.values, patience, self._app_id, self._kafka_id, self._now
+            self._typed = TypedImport(*given)
 
     def run(self) -> ImportReport:
         """Import until the end, or until it is stopped."""

@@ -433,6 +433,6 @@ def test_values_become_columns_and_dead_letters_are_told(run: Run, cluster: Mock
     assert run("kafka", "redrive", topic, "--output", "json").json["dead"] == 1
     run(*arguments(cluster, topic)).failed("was imported with --value-format")
     run(*given, "--on-error", "ignore").failed("--on-error", status=2)
-    run("kafka", "redrive", "nope").failed("no topic")
+    run("kafka", "redrive", "nope").failed("there are no dead letters of 'nope'")
     progress = ImportProgress(5, 1, 1.0, {0: 0}, dead_letters=2)
     assert command._shown(progress, 5.0) == "5 records, 5 records/s, lag none, 2 dead letters"

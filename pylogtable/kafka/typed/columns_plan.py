@@ -3,14 +3,16 @@ or widen. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from pylogtable.errors import InvalidRequestError, SchemaMismatchError
-from pylogtable.format.model import TopicInfo
+from pylogtable.format.model import Field, TopicInfo
 from pylogtable.format.schema import (
     HEADERS,
     HEADERS_TYPE,
@@ -20,6 +22,7 @@ from pylogtable.format.schema import (
     to_arrow,
     widens,
 )
+from pylogtable.kafka.values.nesting_plan import why_no_column
 
 KEY, VALUE = "key", "value"
 #: The id of the schema that the value was written with. It is null if and only if Kafka's value is.
@@ -34,6 +37,10 @@ OWN = (*RESERVED, HEADERS, VALUE_SCHEMA_ID, RAW_VALUE, RAW_KEY, KAFKA_PARTITION,
 #: Names that no field can have, in lower case [TYPE-5].
 TAKEN = {name.lower() for name in OWN}
 
+#: What the note of a commit calls the origins of `ValueNames`, and how many bytes it has for them:
+#: a note holds 4 KiB [TXN-7].
+ORIGINS, ORIGINS_BYTES = "origins", 3_000
+
 
 def is_typed(schema: pa.Schema) -> bool:
     """True if these are the columns of a typed import."""
@@ -41,48 +48,87 @@ def is_typed(schema: pa.Schema) -> bool:
     return at >= 0 and bool(pa.types.is_integer(schema.field(at).type))
 
 
-def key_names(fields: Iterable[str]) -> dict[str, str]:
+def key_names(fields: Sequence[str]) -> dict[str, str]:
     """The columns of the fields of a key."""
-    return _named(fields, KEY, TAKEN, ())
+    return _named(fields, KEY, TAKEN, {}, {})
 
 
-def value_names(fields: Iterable[str], info: TopicInfo) -> dict[str, str]:
+def value_names(fields: Sequence[str], info: TopicInfo) -> dict[str, str]:
     """The columns of the fields of a value, in a topic that has these columns already. A field
     whose name is taken gets the prefix `value_`."""
-    taken = TAKEN | {name.lower() for name in info.key}
-    known = [column.name for column in info.fields if column.name not in info.key]
-    return _named(fields, VALUE, taken, known)
+    return ValueNames(info, {}).of(fields)
+
+
+class ValueNames:
+    """Names the fields of one schema after the other, as if the columns of those before were there
+    already.
+
+    `origins` has the fields that the columns with a prefix are of. A field with that very name is
+    another one, so it gets one more prefix. What is found out is added.
+    """
+
+    def __init__(self, info: TopicInfo, origins: dict[str, str]) -> None:
+        self._taken = TAKEN | {name.lower() for name in info.key}
+        known = [column.name for column in info.fields if column.name not in info.key]
+        self._columns = {name.lower(): name for name in known}
+        self._origins = origins
+
+    def of(self, fields: Sequence[str]) -> dict[str, str]:
+        """The columns of the fields of one schema."""
+        names = _named(fields, VALUE, self._taken, self._columns, self._origins)
+        for name, column in names.items():
+            self._columns.setdefault(column.lower(), column)
+            if column.startswith(f"{VALUE}_"):
+                self._origins.setdefault(column, name)
+        return names
+
+
+def noted_origins(origins: Mapping[str, str]) -> dict[str, str]:
+    """As many of these as a note has room for."""
+    noted: dict[str, str] = {}
+    size = 0
+    for column, name in origins.items():
+        size += len(json.dumps([column, name]))
+        if size > ORIGINS_BYTES:
+            break
+        noted[column] = name
+    return noted
 
 
 def _named(
-    fields: Iterable[str], part: str, taken: set[str], known: Iterable[str]
+    fields: Sequence[str],
+    part: str,
+    taken: set[str],
+    known: Mapping[str, str],
+    origins: Mapping[str, str],
 ) -> dict[str, str]:
-    columns = {name.lower(): name for name in known}
+    """Fields that can have their own name come first: another one must not take it."""
+    columns = dict(known)
     names: dict[str, str] = {}
+
+    def is_free(column: str, name: str) -> bool:
+        """No two columns may differ only in case [TYPE-5]."""
+        folded = column.lower()
+        is_new = bool(column) and folded not in taken and columns.get(folded, column) == column
+        return is_new and column not in names.values() and origins.get(column, name) == name
+
     for name in fields:
-        column = name
-        while not _is_free(column, taken, columns):
-            column = f"{part}_{column}"
-        if column in names.values():
-            raise InvalidRequestError(
-                f"two fields of the {part} would have the column {column!r}, one of them "
-                f"{name!r}. Fields that differ only in case, or have the name of a column of the "
-                f"log, get the prefix {part}_"
-            )
-        columns[column.lower()] = column
-        names[name] = column
-    return names
-
-
-def _is_free(column: str, taken: set[str], columns: Mapping[str, str]) -> bool:
-    """No two columns may differ only in case [TYPE-5]."""
-    folded = column.lower()
-    return bool(column) and folded not in taken and columns.get(folded, column) == column
+        if is_free(name, name):
+            names[name] = columns[name.lower()] = name
+    for name in fields:
+        if name not in names:
+            column = f"{part}_{name}"
+            while not is_free(column, name):
+                column = f"{part}_{column}"
+            names[name] = columns[column.lower()] = column
+    return {name: names[name] for name in fields}
 
 
 def stored_type(kind: pa.DataType) -> WireType | None:
     """The type of a column for these values, with all inside of it nullable; None if a topic cannot
     have it."""
+    if why_no_column(kind) is not None:
+        return None
     try:
         wire = _nullable(from_arrow(kind))
         to_arrow(wire)
@@ -150,6 +196,16 @@ def plan_evolution(info: TopicInfo, schemas: Iterable[Mapping[str, pa.DataType]]
     return plan
 
 
+def evolved_info(info: TopicInfo, evolution: Evolution) -> TopicInfo:
+    """The topic as it would be then."""
+    kept = [
+        msgspec.structs.replace(one, type=evolution.widen.get(one.name, one.type))
+        for one in info.fields
+    ]
+    added = [Field(name=name, type=wire) for name, wire in evolution.add.items()]
+    return msgspec.structs.replace(info, fields=(*kept, *added))
+
+
 def new_columns(
     key: pa.DataType | None, value: pa.DataType | None, *, keep_raw: bool
 ) -> tuple[pa.Schema, list[str]]:
@@ -188,7 +244,7 @@ def _columns(kind: pa.DataType, part: str, keys: Sequence[str]) -> dict[str, pa.
     if part == KEY:
         columns = key_names(names)
     else:
-        columns = _named(names, VALUE, TAKEN | {name.lower() for name in keys}, ())
+        columns = _named(names, VALUE, TAKEN | {name.lower() for name in keys}, {}, {})
     return {columns[field.name]: field.type for field in kind}
 
 

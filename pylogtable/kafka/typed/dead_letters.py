@@ -177,3 +177,8 @@ def letters_of(rows: pa.RecordBatch, dead: Sequence[Dead], copy_ends: Int64s) ->
         ],
         schema=SCHEMA,
     )
+
+
+def first_reason(letters: Sequence[pa.RecordBatch]) -> str:
+    """Why the first one of these is dead."""
+    return str(next(batch for batch in letters if batch.num_rows)["reason"][0])

@@ -73,6 +73,7 @@ def checked_value_options(
         raise InvalidRequestError(
             "`key_schema` (--key-schema) is given without `key_format` (--key-format)"
         )
+    _check_registry_is_used(schema_registry, value_format, value_schema, key_format, key_schema)
     return ValueOptions(
         value_format,
         key_format,
@@ -83,3 +84,24 @@ def checked_value_options(
         keep_raw,
         on_error,
     )
+
+
+def _check_registry_is_used(
+    registry: str | None,
+    value_format: str,
+    value_schema: str | None,
+    key_format: str | None,
+    key_schema: str | None,
+) -> None:
+    """Raise if files have all schemas. A file for one part, and a registry for the other, is fine;
+    plain JSON needs neither, and may be given the registry of other topics."""
+    if registry is None or (value_schema is None and value_format != "json"):
+        return
+    if key_format not in (None, "json") and key_schema is None:
+        return
+    part = "value" if value_schema is not None else "key"
+    if (value_schema if part == "value" else key_schema) is not None:
+        raise InvalidRequestError(
+            f"`schema_registry` (--schema-registry) and `{part}_schema` (--{part}-schema) are "
+            "given together, and nothing would be asked of the registry: give one of them"
+        )

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -32,9 +31,15 @@ from pylogtable.errors import (
     TopicNotFoundError,
 )
 from pylogtable.format.guard_rules import guard_of
-from pylogtable.format.model import Field
 from pylogtable.kafka.topics_plan import REDRIVEN
-from pylogtable.kafka.typed.columns_plan import KAFKA_OFFSET, KAFKA_PARTITION, Evolution, is_typed
+from pylogtable.kafka.typed.columns_plan import (
+    KAFKA_OFFSET,
+    KAFKA_PARTITION,
+    ORIGINS,
+    Evolution,
+    evolved_info,
+    is_typed,
+)
 from pylogtable.kafka.typed.dead_letters import SCHEMA, dead_letters_of
 from pylogtable.kafka.typed.options import checked_value_options
 from pylogtable.kafka.typed.typed_import import Decoders, Patience, TypedRowsMaker
@@ -124,7 +129,13 @@ class _Redrive:
         self._name = name
         self._dry_run = dry_run
         self._now = Runtime().monotonic
-        self._copy = store.topic(name)
+        try:
+            self._copy = store.topic(name)
+        except TopicNotFoundError:
+            raise TopicNotFoundError(
+                f"there are no dead letters of {name!r}, because there is no topic {name!r} in "
+                f"{store.url}: give the name of the copy that an import has made"
+            ) from None
         try:
             self._letters = store.topic(dead_letters_of(name))
         except TopicNotFoundError:
@@ -161,7 +172,7 @@ class _Redrive:
         redriven, reasons = 0, Counter[str]()
         dead = self._dead()
         patience = Patience(follow=False, stop=stop, pause=Runtime().pause)
-        maker = TypedRowsMaker(decoders, patience, self._plan())
+        maker = TypedRowsMaker(decoders, patience, self._plan(), self._origins())
         for window in self._windows(dead):
             if stop():
                 break
@@ -176,6 +187,14 @@ class _Redrive:
             dict(reasons.most_common()),
             self._dry_run,
         )
+
+    def _origins(self) -> dict[str, str]:
+        """Of which fields columns with a prefix are, as the last import has noted it."""
+        for app_id in self._copy.at().snapshot.txns:
+            made = self._copy.txn(app_id)
+            if made is not None and isinstance(made.note, dict) and "value_format" in made.note:
+                return dict(made.note.get(ORIGINS, {}))
+        return {}
 
     def _dead(self) -> Int64s:
         """The offsets of the dead letters whose newest record is no tombstone."""
@@ -302,10 +321,4 @@ class _Redrive:
             target.alter(**evolution.arguments())
             return plan_append(target)
         plan = self._plan()
-        kept = [
-            msgspec.structs.replace(one, type=evolution.widen.get(one.name, one.type))
-            for one in plan.info.fields
-        ]
-        added = [Field(name=name, type=wire) for name, wire in evolution.add.items()]
-        info = msgspec.structs.replace(plan.info, fields=(*kept, *added))
-        return replace(plan, info=info)
+        return replace(plan, info=evolved_info(plan.info, evolution))

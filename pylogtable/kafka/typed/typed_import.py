@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,14 +16,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pylogtable.engine import AppendPlan, Staged, Stager
-from pylogtable.errors import InvalidRequestError, StorageError
+from pylogtable.errors import InvalidRequestError, StorageError, TopicNotFoundError
+from pylogtable.events import log_event
 from pylogtable.format.config import stored_config
 from pylogtable.format.model import TopicInfo
 from pylogtable.kafka.batch import Batch
 from pylogtable.kafka.client import StoppedError
 from pylogtable.kafka.rows import last_places
-from pylogtable.kafka.typed.columns_plan import Evolution, check_same_options, plan_evolution
-from pylogtable.kafka.typed.dead_letters import DeadLetters, letters_of
+from pylogtable.kafka.typed.columns_plan import (
+    ORIGINS,
+    Evolution,
+    check_same_options,
+    evolved_info,
+    noted_origins,
+    plan_evolution,
+)
+from pylogtable.kafka.typed.dead_letters import DeadLetters, first_reason, letters_of
 from pylogtable.kafka.typed.options import FAIL, ValueOptions
 from pylogtable.kafka.typed.typed_rows import (
     Dead,
@@ -39,6 +49,10 @@ from pylogtable.topic import Topic
 
 #: How long to wait for a registry that is away.
 AGAIN_SECONDS = 1.0
+#: An import that follows may have dead letters all the time; a log need not say so more often.
+TOLD_SECONDS = 60.0
+
+_logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -101,36 +115,82 @@ class Patience:
 
 
 Evolve = Callable[[Evolution], AppendPlan]
+#: The same for a topic that nobody has.
+Change = Callable[[Evolution], TopicInfo]
 
 
 class TypedRowsMaker:
     """Makes rows of a typed topic of rows of Kafka. The topic gets the columns that they need."""
 
-    def __init__(self, decoders: Decoders, patience: Patience, plan: AppendPlan) -> None:
+    def __init__(
+        self,
+        decoders: Decoders,
+        patience: Patience,
+        plan: AppendPlan,
+        origins: dict[str, str] | None = None,
+    ) -> None:
         self._decoders = decoders
         self._patience = patience
+        self._origins = {} if origins is None else origins
         self.plan = plan
 
     def make(self, rows: pa.RecordBatch, evolve: Evolve) -> TypedRows:
         """The rows, and what is left of them. `evolve` adds and widens columns of the topic, and
         returns the plan of an append after that."""
-        values, keys = self._patience.ask(lambda: self._decoders.decode(rows))
-        named, dead = named_values(values, self.plan.info)
-        named_by_key: list[Named] | None = None
-        if keys is not None:
-            named_by_key, more = named_keys(keys)
-            dead = [*more, *dead]
-        evolution = plan_evolution(self.plan.info, [one.types for one in named])
-        if evolution:
+
+        def change(evolution: Evolution) -> TopicInfo:
             self.plan = evolve(evolution)
-        return typed_rows(
-            rows,
-            named,
-            named_by_key,
-            _by_first(dead),
-            self.plan.info,
-            refuses_null_keys=stored_config(self.plan.info.config).is_compacted,
-        )
+            return self.plan.info
+
+        decoded = self._patience.ask(lambda: self._decoders.decode(rows))
+        return made_rows(rows, decoded, self.plan.info, self._origins, change)
+
+
+def made_rows(
+    rows: pa.RecordBatch,
+    decoded: tuple[Values, Values | None],
+    info: TopicInfo,
+    origins: dict[str, str],
+    change: Change,
+) -> TypedRows:
+    """The rows of a topic with these columns, which `change` adds to and widens."""
+    values, keys = decoded
+    named, dead = named_values(values, info, origins)
+    named_by_key: list[Named] | None = None
+    if keys is not None:
+        named_by_key, more = named_keys(keys)
+        dead = [*more, *dead]
+    info, refused = _evolved(info, named, change)
+    return typed_rows(
+        rows,
+        named,
+        named_by_key,
+        _by_first([*dead, *refused]),
+        info,
+        refuses_null_keys=stored_config(info.config).is_compacted,
+    )
+
+
+def _evolved(
+    info: TopicInfo, named: Sequence[Named], change: Change
+) -> tuple[TopicInfo, list[Dead]]:
+    """The topic gets the columns of all schemas at once, or if it refuses that, of one after the
+    other. The values of those that it refuses are dead."""
+    evolution = plan_evolution(info, [one.types for one in named])
+    if not evolution:
+        return info, []
+    try:
+        return change(evolution), []
+    except TopicNotFoundError:
+        raise
+    except InvalidRequestError as error:
+        if len(named) == 1:
+            return info, named[0].dead(f"its columns were refused: {error}")
+    dead: list[Dead] = []
+    for one in named:
+        info, more = _evolved(info, [one], change)
+        dead += more
+    return info, dead
 
 
 def _by_first(dead: list[Dead]) -> list[Dead]:
@@ -191,8 +251,8 @@ class TypedBatch:
     def _evolved(self, evolution: Evolution) -> AppendPlan:
         """Rows are shaped for the columns of one version: those that come now are staged anew, for
         the same commit."""
+        plan = self.evolve(evolution)  # the topic may refuse it
         self._staged.append(self._stager.finish())
-        plan = self.evolve(evolution)
         self._stager = self._begin(plan)
         return plan
 
@@ -227,6 +287,7 @@ class TypedImport:
         patience: Patience,
         app_id: str,
         kafka_id: str | None,
+        now: Callable[[], float],
     ) -> None:
         self.options = options
         self.decoders = Decoders.of(options)
@@ -235,22 +296,39 @@ class TypedImport:
         self._app_id = app_id
         self._kafka_id = kafka_id
         self._letters: DeadLetters | None = None
+        self._now = now
+        self._buried = 0
+        self._told: float | None = None
+        #: Of which fields the columns with a prefix are; see `ValueNames`.
+        self.origins: dict[str, str] = {}
+
+    @property
+    def formats(self) -> dict[str, Any]:
+        """What the last commit of dead letters tells a redrive."""
+        options = self.options
+        return {"value_format": options.value_format, "key_format": options.key_format}
 
     @property
     def note(self) -> dict[str, Any]:
         """What the last commit of an import tells the next one, and a redrive."""
-        options = self.options
-        return {"value_format": options.value_format, "key_format": options.key_format}
+        origins = noted_origins(self.origins)
+        return {**self.formats, ORIGINS: origins} if origins else self.formats
 
     def check_options(self, copy: Topic, info: TopicInfo, note: Any) -> None:
         """Raise if the copy was made with other options. `note` is that of its last commit."""
         made_by = note if isinstance(note, dict) and "value_format" in note else None
-        asked = {**self.note, "keep_raw": self.options.keep_raw}
+        asked = {**self.formats, "keep_raw": self.options.keep_raw}
         check_same_options(copy.name, info, made_by, asked)
+        self.origins = {**self.origins, **(made_by or {}).get(ORIGINS, {})}
+
+    def rows_of(self, rows: pa.RecordBatch, info: TopicInfo) -> TypedRows:
+        """What would become of these rows in a new topic with these columns."""
+        decoded = self.patience.ask(lambda: self.decoders.decode(rows))
+        return made_rows(rows, decoded, info, self.origins, partial(evolved_info, info))
 
     def positions(self, copy: Topic, ends: Mapping[int, int]) -> dict[int, int]:
         """Where a copy with these ends goes on: behind its last dead letters."""
-        note = {**self.note, "kafka_id": self._kafka_id}
+        note = {**self.formats, "kafka_id": self._kafka_id}
         self._letters = DeadLetters(self._store, copy, self._app_id, note)
         return self._letters.positions(ends)
 
@@ -263,10 +341,26 @@ class TypedImport:
     ) -> TypedBatch:
         """The rows of the next commit, of a copy with these ends."""
         assert self._letters is not None
-        maker = TypedRowsMaker(self.decoders, self.patience, plan)
+        maker = TypedRowsMaker(self.decoders, self.patience, plan, self.origins)
         return TypedBatch(maker, self._letters, ends, encoders, evolve, self.options.on_error)
 
     def bury(self, letters: Sequence[pa.RecordBatch]) -> int:
         """Append dead letters. This comes before the commit of the records around them."""
         assert self._letters is not None
-        return self._letters.append(letters) if letters else 0
+        count = self._letters.append(letters) if letters else 0
+        self._buried += count
+        now = self._now()
+        is_silent = self._told is None or now - self._told >= TOLD_SECONDS
+        if count and is_silent and self.patience.follow:  # any other import ends with a report
+            self._told = now
+            log_event(
+                _logger,
+                logging.WARNING,
+                "%(dead_letters)s of the records so far are in topic %(topic)s, not in the copy. "
+                "The first one now: %(reason)s",
+                dead_letters=self._buried,
+                store=self._store.url,
+                topic=self._letters.name,
+                reason=first_reason(letters),
+            )
+        return count

@@ -10,20 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pylogtable.errors import InvalidRequestError
 from pylogtable.format.model import TopicInfo
-from pylogtable.format.schema import nulls, to_arrow, type_text
+from pylogtable.format.schema import from_arrow, nulls, to_arrow, type_text
 from pylogtable.kafka.typed.columns_plan import (
     KEY,
     RAW_KEY,
     RAW_VALUE,
     VALUE,
     VALUE_SCHEMA_ID,
+    ValueNames,
     key_names,
     stored_type,
-    value_names,
 )
 from pylogtable.kafka.typed.fitting import fitted, valid
+from pylogtable.kafka.values.nesting_plan import why_no_column
 
 #: The id of a schema that comes from a file.
 NO_ID = 0
@@ -96,11 +96,17 @@ class Named:
     def types(self) -> dict[str, pa.DataType]:
         return {name: column.type for name, column in self.columns.items()}
 
+    def dead(self, reason: str) -> list[Dead]:
+        """All of these values of the topic are dead."""
+        return [Dead(int(row), VALUE, self.group.schema_id, reason) for row in self.group.rows]
 
-def named_values(values: Values, info: TopicInfo) -> tuple[list[Named], list[Dead]]:
-    """The columns of each schema, by its id, in a topic that has these columns. The values of a
-    schema whose fields cannot all have a column are dead."""
-    return _named(values, VALUE, lambda fields: value_names(fields, info))
+
+def named_values(
+    values: Values, info: TopicInfo, origins: dict[str, str]
+) -> tuple[list[Named], list[Dead]]:
+    """The columns of each schema, by its id, in a topic that has these columns. `origins` are those
+    of `ValueNames`."""
+    return _named(values, VALUE, ValueNames(info, origins).of)
 
 
 def named_keys(keys: Values) -> tuple[list[Named], list[Dead]]:
@@ -113,18 +119,15 @@ def _named(
 ) -> tuple[list[Named], list[Dead]]:
     found: list[Named] = []
     dead = [Dead(one.row, part, one.schema_id, one.reason) for one in values.failures]
-    for group in sorted(values.groups, key=lambda one: one.schema_id or NO_ID):
+    # Of JSON without a schema, most values come first: they say what new columns are.
+    for group in sorted(values.groups, key=lambda one: (one.schema_id or NO_ID, -len(one.rows))):
         if not group.is_record:
             # A plain value has a column of its own, beside those of records.
             found.append(Named(group, {part: group.values}))
             continue
         fields = [field.name for field in group.values.type]
         parts = group.values.flatten()  # null where the record is
-        try:
-            names = names_of(fields)
-        except InvalidRequestError as error:
-            dead += [Dead(int(row), part, group.schema_id, str(error)) for row in group.rows]
-            continue
+        names = names_of(fields)
         columns = {names[name]: part for name, part in zip(fields, parts, strict=True)}
         found.append(Named(group, columns))
     return found, dead
@@ -223,7 +226,8 @@ def _misfit(one: Named, part: str, name: str, wanted: pa.DataType | None) -> str
         "its schema or JSON" if one.group.schema_id is None else f"schema {one.group.schema_id}"
     )
     if wire is None:
-        return f"{schema} has {name!r} as {given}, and no topic can have such a column"
+        what = why_no_column(given) or f"as {given}"
+        return f"{schema} has {name!r} {what}, and no topic can have such a column"
     has = f"{schema} has {name!r} as {type_text(wire)}"
     advice = ""
     if one.group.schema_id is None:
@@ -233,11 +237,10 @@ def _misfit(one: Named, part: str, name: str, wanted: pa.DataType | None) -> str
         )
     if wanted is None:
         return f"{has}, and the topic does not have it in its {part}, which never changes"
-    kind = stored_type(wanted)
-    assert kind is not None
+    kind = type_text(from_arrow(wanted))
     return (
-        f"{has}, and the column of the topic is {type_text(kind)}: it cannot be widened to that, "
-        f"and this value would be cut{advice}"
+        f"{has}, and the column of the topic is {kind}: it cannot be widened to that, and this "
+        f"value would be cut{advice}"
     )
 
 

@@ -178,7 +178,7 @@ def decoder(
     if (schema_registry is None) == (schema is None) and format != "json":
         raise InvalidRequestError(
             f"{format} needs its schemas: give either `schema_registry`, a URL, or `schema`, a "
-            "file (--schema-registry or --schema)"
+            f"file (--schema-registry or --{'key' if is_key else 'value'}-schema)"
         )
     if schema is not None:
         return Decoder(format, None, from_file(format, Path(schema), message), is_key)

@@ -31,11 +31,14 @@ def check_format(name: str) -> None:
 def of_schema(name: str, schema: RegisteredSchema) -> ValueFormat:
     """Raises SchemaError if values of this schema cannot become columns."""
     check_kind(name, schema)
-    if name == "avro":
-        return AvroFormat(schema)
-    if name == "protobuf":
-        return of_registered(schema)
-    return JsonFormat(schema)
+    try:
+        if name == "avro":
+            return AvroFormat(schema)
+        if name == "protobuf":
+            return of_registered(schema)
+        return JsonFormat(schema)
+    except RecursionError as error:
+        raise SchemaError("its types are nested too deep") from error
 
 
 def check_kind(name: str, schema: RegisteredSchema) -> None:

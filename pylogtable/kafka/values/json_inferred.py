@@ -15,7 +15,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from pylogtable.format.json_bytes import is_nested_deeper
 from pylogtable.kafka.values.batches import BATCH, Found, Part, convert_all, together
+from pylogtable.kafka.values.nesting_plan import MAX_LEVELS, alike_fields
 
 _REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 _EMPTY = pa.struct([])
@@ -56,9 +58,13 @@ class InferredJson:
     ) -> tuple[list[int], list[Any]]:
         rows, objects = [], []
         for row, body in enumerate(bodies.to_pylist()):
+            if is_nested_deeper(MAX_LEVELS + 1, body):
+                reason = f"it is nested more than {MAX_LEVELS} levels deep, and no column can be"
+                failures.append((row, reason))
+                continue
             try:
                 objects.append(self._decoder.decode(body))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # noqa: PERF203
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 failures.append((row, str(error)))
             else:
                 rows.append(row)
@@ -71,6 +77,8 @@ def _sort_into(
     """All at once if they go together, which is likely; otherwise one by one."""
     try:
         kind = pa.array(objects).type
+        if len(objects) > 1 and _has_alike(kind):
+            raise pa.ArrowTypeError("fields that differ only in case")
     except _REFUSED as error:
         if len(objects) == 1:
             failures.append((rows[0], str(error)))
@@ -78,13 +86,15 @@ def _sort_into(
         for row, value in zip(rows, objects, strict=True):
             _sort_into(groups, [row], [value], failures)
         return
-    group = next((each for each in groups if _joined(each.kind, kind) is not None), None)
-    if group is None:
-        groups.append(_Group(kind, rows, objects))
+    for group in groups:
+        joined = _joined(group.kind, kind)
+        if joined is None or (joined != group.kind and _has_alike(joined)):
+            continue
+        group.kind = joined
+        group.rows += rows
+        group.objects += objects
         return
-    group.kind = _joined(group.kind, kind)
-    group.rows += rows
-    group.objects += objects
+    groups.append(_Group(kind, rows, objects))
 
 
 def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -104,6 +114,12 @@ def _joined(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
             kinds[part.name] = _joined(kinds.get(part.name, pa.null()), part.type)
         return None if None in kinds.values() else pa.struct(list(kinds.items()))
     return None
+
+
+def _has_alike(kind: pa.DataType) -> bool:
+    """Whether fields differ only in case inside of one field: no column could have them all."""
+    fields = [part.type for part in kind] if pa.types.is_struct(kind) else [kind]
+    return any(alike_fields(field) is not None for field in fields)
 
 
 def _columns(group: _Group) -> Found:

@@ -135,8 +135,29 @@ def test_topic_without_dead_letters(store: Store) -> None:
     store.create_topic("t").append(kafka("x"))
     with pytest.raises(TopicNotFoundError, match="has no dead letters"):
         redrive(store, "t", schema_registry="http://127.0.0.1:1")
+    with pytest.raises(TopicNotFoundError, match="there are no dead letters of 'nope'"):
+        redrive(store, "nope", schema_registry="http://127.0.0.1:1")
     with pytest.raises(InvalidRequestError, match="`store` must be a store"):
         redrive("t", "t")  # type: ignore[arg-type]
+
+
+def test_schemas_that_clash_in_one_redrive(feed: Feed) -> None:
+    """Names that differ only in case get columns of their own, and what no column can hold stays
+    dead."""
+    first = feed.schema(V1)
+    inner = record(("x", "int"), ("X", "int"), name="Inner")
+    late = [LATER, record(("LATER", "string")), record(("c", inner))]
+    for number, value in ((2, {"LATER": "y"}), (3, {"c": {"x": 1, "X": 2}})):
+        feed.raw(encoded(first + number, late[number - 1], value), 0, b"k")
+    feed.imported()
+    for schema in late:
+        feed.schema(schema)
+    report = again(feed)
+    assert (report.redriven, report.dead) == (3, 2)
+    assert any("'x' and 'X' differ only in case" in reason for reason in report.reasons)
+    target = feed.store.topic(report.topic)
+    found = rows(target.read(), "later", "value_LATER")
+    assert sorted(found, key=str) == [("x", None), ("x", None), (None, "y")]
 
 
 def test_other_format(feed: Feed) -> None:

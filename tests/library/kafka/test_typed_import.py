@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from pylogtable import InvalidRequestError, StorageError
+from pylogtable.format.model import Field, TopicInfo
+from pylogtable.format.schema import from_arrow
 from pylogtable.kafka import import_topic
+from pylogtable.kafka.rows import HEADERS
+from pylogtable.kafka.typed.columns_plan import Evolution, evolved_info, new_columns
+from pylogtable.kafka.typed.typed_import import made_rows
+from pylogtable.kafka.values.decoder import Decoded, DecodedGroup
 from pylogtable.store import Store
 from tests.builders import rows
 from tests.kafka.mock import MockCluster, mock_cluster
@@ -208,6 +215,132 @@ def test_fields_that_differ_only_in_case(feed: Feed) -> None:
     feed.send(record(("ID", "int")), {"ID": 3})
     feed.imported()
     assert rows(feed.copy.read(), "id", "value_ID") == [(1, 2), (None, 3)]
+
+
+def test_new_fields_of_several_schemas_differ_only_in_case(feed: Feed) -> None:
+    """One batch brings them: the columns of one are there for the next one."""
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.imported()
+    for name in ("userId", "userid", "value_userid"):
+        feed.send(record((name, "string")), {name: name})
+    assert (feed.imported().dead_letters, feed.imported().records) == (0, 0)
+    names = ("userId", "value_userid", "value_value_userid")
+    assert rows(feed.copy.read(), *names)[1:] == [
+        ("userId", None, None),
+        (None, "userid", None),
+        (None, None, "value_userid"),
+    ]
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_column_with_a_prefix_is_of_one_field_only(feed: Feed, is_later: bool) -> None:
+    one, other = record(("offset", "string")), record(("value_offset", "string"))
+    for schema in (one, other) if is_later else (other, one):
+        feed.send(schema, {schema["fields"][0]["name"]: schema["fields"][0]["name"]})
+        feed.imported()
+    first, second = ("offset", "value_offset") if is_later else ("value_offset", "offset")
+    assert rows(feed.copy.read(), "value_offset", "value_value_offset") == [
+        (first, None),
+        (None, second),
+    ]
+
+
+def nested(kind: str, inner: Any) -> Any:
+    return {
+        "array": {"type": "array", "items": inner},
+        "map": {"type": "map", "values": inner},
+    }.get(kind, inner)
+
+
+@pytest.mark.parametrize("kind", ["struct", "array", "map"])
+def test_struct_with_fields_that_differ_only_in_case(feed: Feed, kind: str) -> None:
+    """No column can have it. Records that have none of it are whole."""
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.imported()
+    value = {"struct": (c := {"x": 1, "X": 2}), "array": [c], "map": {"k": c}}[kind]
+    inner = nested(kind, record(("x", "int"), ("X", "int"), name="Inner"))
+    feed.send(record(("id", "long"), ("c", inner)), {"id": 2, "c": value}, {"id": 3, "c": None})
+    report = feed.imported()
+    assert (report.records, report.dead_letters) == (1, 1)
+    (reason,) = rows(feed.letters.read(), "reason")
+    assert "'c' with a struct whose fields 'x' and 'X' differ only in case, and no to" in reason
+    assert rows(feed.copy.read(), "id") == [1, 3]
+
+
+def test_columns_that_a_topic_refuses_are_those_of_their_schema_only() -> None:
+    """Whatever its reason is."""
+    text = pa.array(["x"])
+    groups = tuple(
+        DecodedGroup(
+            number, np.array([number - 1]), pa.StructArray.from_arrays([text], [name]), True
+        )
+        for number, name in ((1, "good"), (2, "bad"), (3, "fine"))
+    )
+    headers = pa.array([[]] * 3, HEADERS)
+    none = pa.nulls(3, pa.binary())
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([0] * 3, pa.int32()),
+            "offset": pa.array(range(3), pa.int64()),
+            "timestamp": pa.array([0] * 3, pa.timestamp("us", "UTC")),
+            "key": none,
+            "value": pa.array([b"x"] * 3),
+            "headers": headers,
+        }
+    )
+    schema, key = new_columns(None, None, keep_raw=False)
+    fields = tuple(Field(name=one.name, type=from_arrow(one.type)) for one in schema)
+    info = TopicInfo(fields=fields, key=tuple(key), partitions=1, created_at_ms=0)
+    now = [info]
+
+    def change(evolution: Evolution) -> TopicInfo:
+        if "bad" in evolution.add:
+            raise InvalidRequestError("the topic is full")
+        now[0] = evolved_info(now[0], evolution)
+        return now[0]
+
+    made = made_rows(batch, (Decoded(groups, ()), None), info, {}, change)
+    assert made.rows.select(["offset", "good", "fine"]).to_pylist() == [
+        {"offset": 0, "good": "x", "fine": None},
+        {"offset": 2, "good": None, "fine": "x"},
+    ]
+    assert [(dead.row, dead.reason) for dead in made.dead] == [
+        (1, "its columns were refused: the topic is full")
+    ]
+
+
+@pytest.mark.parametrize("levels", [31, 60, 200])
+def test_schema_that_is_nested_too_deep(feed: Feed, levels: int) -> None:
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.imported()
+    inner, value = "int", 1
+    for _ in range(levels):
+        inner, value = nested("array", inner), [value]  # type: ignore[list-item, assignment]
+    feed.send(record(("deep", inner)), {"deep": value}, {"deep": None})
+    feed.send(V1, {"id": 2, "amount": None})
+    report = feed.imported()
+    assert report.records in (1, 2)
+    assert report.records + report.dead_letters == 3
+    assert "deep" in rows(feed.letters.read(), "reason")[0]
+    assert feed.imported().records == 0
+
+
+def test_json_is_damaged_in_its_record_only(feed: Feed) -> None:
+    good = [b'{"a": %d, "c": {"x": %d}}' % (number, number) for number in range(100)]
+    bad = [b'{"c": {"X": 1}, "a": 1}', b'{"a": "odd"}', b'{"a":%s1%s}' % (b"[" * 60, b"]" * 60),
+           b"[" * 400 + b"]" * 400, b'{"a":' * 3000 + b"1" + b"}" * 3000, b'{"a": [1]}',
+           b'{"c": {"y": 1, "Y": 2}}', b'{"new": {"y": 1, "Y": 2}}']  # fmt: skip
+    clashing = b'{"offset": 1, "value_offset": 2}'
+    for text in (*bad, *good, clashing):
+        feed.raw(text)
+    report = feed.imported(value_format="json", schema_registry=None)
+    assert (report.records, report.dead_letters) == (len(good) + 1, len(bad))
+    assert rows(feed.letters.read(), "kafka_offset") == list(range(len(bad)))
+    assert rows(feed.copy.read(), "value_offset", "value_value_offset")[-1] == (2, 1)
+    for text in (*bad, *good):
+        feed.raw(text)
+    report = feed.imported(value_format="json", schema_registry=None)
+    assert (report.records, report.dead_letters) == (len(good), len(bad))
 
 
 class TestKeys:
@@ -441,6 +574,32 @@ class TestDeadLetters:
         assert rows(feed.letters.read(), "kafka_offset") == [1, 2, 3]
         assert feed.letters.version == version + 1
 
+    def test_they_are_told_once_a_minute(
+        self, feed: Feed, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Not with each commit: an import that follows may have them all the time."""
+        feed.send(V1, {"id": 1, "amount": None})
+        feed.raw(b"damaged")
+        sent = 1
+
+        def stop() -> bool:
+            nonlocal sent
+            letters = feed.letters.count() if len(feed.store.topics()) == 2 else 0
+            if letters == sent < 3:
+                sent += 1
+                feed.raw(b"damaged")
+            return letters == 3
+
+        with caplog.at_level("WARNING", "pylogtable"):
+            report = feed.imported(follow=True, stop=stop, linger_ms=50)
+        (told,) = [one for one in caplog.records if "dead-letters" in one.getMessage()]
+        assert (report.dead_letters, feed.letters.version) == (3, 3)
+        reason = rows(feed.letters.read(), "reason")[0]
+        assert told.getMessage() == (
+            f"1 of the records so far are in topic {feed.topic}-dead-letters, not in the copy. The "
+            f"first one now: {reason}"
+        )
+
     def test_dead_letters_of_another_topic_are_refused(self, feed: Feed) -> None:
         """They would hide records: those of this topic at the same offsets."""
         feed.send(V1, {"id": 1, "amount": None})
@@ -455,7 +614,7 @@ class TestDeadLetters:
         feed.raw(b"damaged")
         with pytest.raises(InvalidRequestError, match="value of the record at partition 0, off"):
             feed.imported(on_error="fail")
-        assert feed.copy.count() == 0
+        assert feed.store.topics() == []
         assert feed.imported().dead_letters == 1
 
     def test_registry_that_is_away_makes_no_dead_letters(self, feed: Feed) -> None:
@@ -492,6 +651,26 @@ class TestFirstLook:
             feed.imported()
         assert feed.store.topics() == []
 
+    def test_numbers_of_json_have_a_fraction_later(self, feed: Feed) -> None:
+        for number in range(3_000):
+            price = number + 0.5 if number % 50 == 7 else number
+            feed.cluster.producer.produce(feed.topic, json.dumps({"price": price}).encode())
+            if not number:
+                feed.cluster.producer.flush(30)
+        assert feed.cluster.producer.flush(30) == 0
+        report = feed.imported(value_format="json", schema_registry=None)
+        assert (report.records, report.dead_letters) == (3_000, 0)
+        assert sum(rows(feed.copy.read(), "price")) == sum(range(3_000)) + 30
+
+    def test_records_that_no_topic_can_have(self, feed: Feed) -> None:
+        inner = record(("x", "int"), ("X", "int"), name="Inner")
+        feed.send(record(("c", inner)), {"c": {"x": 1, "X": 2}})
+        with pytest.raises(
+            InvalidRequestError, match=r"none of the 1 records .* differ only in ca"
+        ):
+            feed.imported()
+        assert feed.store.topics() == []
+
     def test_key_format_without_any_key(self, feed: Feed) -> None:
         feed.send(V1, {"id": 1, "amount": None})
         with pytest.raises(InvalidRequestError, match="Leave out --key-format"):
@@ -522,6 +701,12 @@ class TestRefused:
             ({"value_format": "xml"}, "`value_format` must be one of avro"),
             ({"value_format": None}, r"`schema_registry` .--schema-registry. is given without"),
             ({"key_schema": "x"}, "without `key_format`"),
+            ({"value_schema": "x"}, r"`schema_registry` .* and `value_schema` .* together"),
+            (
+                {"value_format": "json", "key_format": "avro", "key_schema": "x"},
+                r"`schema_registry` .* and `key_schema` .* together",
+            ),
+            ({"schema_registry": None}, "--schema-registry or --value-schema"),
             ({"on_error": "ignore"}, "`on_error` must be 'dead-letter' or 'fail'"),
             ({"keep_raw": "yes"}, "`keep_raw` must be True or False"),
         ],
