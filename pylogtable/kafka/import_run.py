@@ -58,7 +58,7 @@ from pylogtable.kafka.rows import last_places, rows_of
 from pylogtable.kafka.source import KafkaSource, Received
 from pylogtable.kafka.typed.columns_plan import Evolution, is_typed
 from pylogtable.kafka.typed.first_look import FirstLook, Looking
-from pylogtable.kafka.typed.typed_import import Patience, TypedImport
+from pylogtable.kafka.typed.typed_import import Patience, TypedImport, columns_may_be_refused
 from pylogtable.operation import operation
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
@@ -327,7 +327,9 @@ class Import:
 
     def _evolve(self, evolution: Evolution) -> AppendPlan:
         """Add and widen columns of the copy, for values that come now."""
-        self._topic._alter_as(self._app_id, **evolution.arguments())
+        plan_append(self._topic, app_id=self._app_id)  # no column for a topic that was promoted
+        with columns_may_be_refused():
+            self._topic._alter_as(self._app_id, **evolution.arguments())
         return plan_append(self._topic, keep_offsets=True, app_id=self._app_id)
 
     def _commit(self, batch: Batch, size: int, began: float) -> None:

@@ -161,6 +161,10 @@ def _nullable(wire: WireType) -> WireType:
     return {"type": "struct", "fields": fields}
 
 
+class ColumnsRefusedError(Exception):
+    """The topic refuses columns that values need, so these values are dead letters."""
+
+
 @dataclass
 class Evolution:
     """The columns that a topic lacks for some values, and those that are too narrow for them."""

@@ -42,7 +42,12 @@ from pylogtable.kafka.typed.columns_plan import (
 )
 from pylogtable.kafka.typed.dead_letters import SCHEMA, dead_letters_of
 from pylogtable.kafka.typed.options import checked_value_options
-from pylogtable.kafka.typed.typed_import import Decoders, Patience, TypedRowsMaker
+from pylogtable.kafka.typed.typed_import import (
+    Decoders,
+    Patience,
+    TypedRowsMaker,
+    columns_may_be_refused,
+)
 from pylogtable.runtime import Runtime
 from pylogtable.store import Store
 from pylogtable.topic import Topic
@@ -318,7 +323,8 @@ class _Redrive:
     def _evolve(self, evolution: Evolution) -> AppendPlan:
         if not self._dry_run:
             target = self._target()
-            target.alter(**evolution.arguments())
+            with columns_may_be_refused():
+                target.alter(**evolution.arguments())
             return plan_append(target)
         plan = self._plan()
         return replace(plan, info=evolved_info(plan.info, evolution))

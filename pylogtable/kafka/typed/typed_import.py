@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from pylogtable.kafka.client import StoppedError
 from pylogtable.kafka.rows import last_places
 from pylogtable.kafka.typed.columns_plan import (
     ORIGINS,
+    ColumnsRefusedError,
     Evolution,
     check_same_options,
     evolved_info,
@@ -181,9 +182,7 @@ def _evolved(
         return info, []
     try:
         return change(evolution), []
-    except TopicNotFoundError:
-        raise
-    except InvalidRequestError as error:
+    except ColumnsRefusedError as error:
         if len(named) == 1:
             return info, named[0].dead(f"its columns were refused: {error}")
     dead: list[Dead] = []
@@ -191,6 +190,17 @@ def _evolved(
         info, more = _evolved(info, [one], change)
         dead += more
     return info, dead
+
+
+@contextmanager
+def columns_may_be_refused() -> Iterator[None]:
+    """For the alteration of columns alone: what else is refused ends the import."""
+    try:
+        yield
+    except TopicNotFoundError:
+        raise
+    except InvalidRequestError as error:
+        raise ColumnsRefusedError(str(error)) from error
 
 
 def _by_first(dead: list[Dead]) -> list[Dead]:

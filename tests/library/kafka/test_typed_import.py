@@ -20,7 +20,12 @@ from pylogtable.format.model import Field, TopicInfo
 from pylogtable.format.schema import from_arrow
 from pylogtable.kafka import import_topic
 from pylogtable.kafka.rows import HEADERS
-from pylogtable.kafka.typed.columns_plan import Evolution, evolved_info, new_columns
+from pylogtable.kafka.typed.columns_plan import (
+    ColumnsRefusedError,
+    Evolution,
+    evolved_info,
+    new_columns,
+)
 from pylogtable.kafka.typed.typed_import import made_rows
 from pylogtable.kafka.values.decoder import Decoded, DecodedGroup
 from pylogtable.store import Store
@@ -295,7 +300,7 @@ def test_columns_that_a_topic_refuses_are_those_of_their_schema_only() -> None:
 
     def change(evolution: Evolution) -> TopicInfo:
         if "bad" in evolution.add:
-            raise InvalidRequestError("the topic is full")
+            raise ColumnsRefusedError("the topic is full")
         now[0] = evolved_info(now[0], evolution)
         return now[0]
 
@@ -307,6 +312,25 @@ def test_columns_that_a_topic_refuses_are_those_of_their_schema_only() -> None:
     assert [(dead.row, dead.reason) for dead in made.dead] == [
         (1, "its columns were refused: the topic is full")
     ]
+
+
+def test_columns_that_come_after_the_promotion_make_no_dead_letters(feed: Feed) -> None:
+    """The import ends, and its records stay in Kafka."""
+    feed.send(V1, {"id": 1, "amount": None})
+    feed.imported()
+    feed.send(record(("id", "long"), ("more", "string")), {"id": 2, "more": "x"})
+    copy = feed.copy
+    is_promoted = []
+
+    def stop() -> bool:
+        if not is_promoted:
+            is_promoted.append(copy.promote())
+        return False
+
+    with pytest.raises(InvalidRequestError, match="promoted"):
+        feed.imported(stop=stop)
+    assert feed.store.topics() == [feed.topic]
+    assert "more" not in copy.schema.names
 
 
 @pytest.mark.parametrize("levels", [31, 60, 200])
