@@ -13,7 +13,6 @@ from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pylogtable.format.model import TopicInfo
 from pylogtable.format.schema import (
@@ -25,6 +24,7 @@ from pylogtable.format.schema import (
     is_kafka_shaped,
 )
 from pylogtable.groups.delivery import Batch
+from pylogtable.lazy_arrow import pc
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
